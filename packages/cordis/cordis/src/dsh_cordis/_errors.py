@@ -1,0 +1,23 @@
+"""The error base of the whole product."""
+
+
+class CordisError(Exception):
+    """A failure with a stable code. Every package's own error class derives from it.
+
+    Callers branch on the class or on `code`, never on the text. The message says what was asked,
+    what was found and what to do about it, and never holds a secret.
+    """
+
+    code: str
+    """UPPER_SNAKE, stable across versions, listed in the README of the package that raises it."""
+
+    def __init__(self, message: str, *, code: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class ConfigError(CordisError):
+    """A plugin's configuration is unusable; the message names the key and what it should be."""
+
+    def __init__(self, message: str, *, code: str = "INVALID_CONFIG") -> None:
+        super().__init__(message, code=code)

@@ -1,0 +1,172 @@
+"""What agents announce and what can be decided about their turns.
+
+All are heard by listeners of the agent's own scope, of the scopes above it, and by unscoped ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+from dsh_cordis import Emit, Serial, Waterfall
+from dsh_llm import LlmCallConfig
+from dsh_scope import scope_target
+
+if TYPE_CHECKING:
+    from dsh_cordis import AbortSignal, Target
+    from dsh_llm import LlmFailure, Message, RetryPolicy
+
+    from ._agent import Agent, AgentStatus
+
+SessionStartSource: TypeAlias = Literal["startup", "resume"]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentCreated:
+    """The agent is listed. A listener that raises vetoes it."""
+
+    agent: Agent
+
+
+@dataclass(frozen=True, slots=True)
+class AgentDisposed:
+    """The agent is no longer listed; exactly one for each creation that was announced."""
+
+    agent: Agent
+
+
+@dataclass(frozen=True, slots=True)
+class AgentStatusChanged:
+    """The driver woke or rests."""
+
+    agent: Agent
+    status: AgentStatus
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSessionStart:
+    """The agent is complete and can be sent to; `startup` for fresh and seeded sessions."""
+
+    agent: Agent
+    source: SessionStartSource
+
+
+@dataclass(frozen=True, slots=True)
+class InboxMessage:
+    """A message entered the inbox, or left it without being run."""
+
+    agent: Agent
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class InboxClaimed:
+    """A message left the inbox for a step of turn `turn`."""
+
+    agent: Agent
+    message: Message
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class PreStep:
+    """A step is proposed: `messages` were claimed for it, the runtime context stands last."""
+
+    agent: Agent
+    messages: tuple[Message, ...]
+    turn: int
+    step: int
+    signal: AbortSignal
+
+
+@dataclass(frozen=True, slots=True)
+class Enter:
+    """Open the step with exactly these messages. None on a first step closes the turn."""
+
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """Do not open the step; the turn ends as blocked and the claimed messages are gone."""
+
+
+PreStepDecision: TypeAlias = Enter | Reject
+
+
+@dataclass(frozen=True, slots=True)
+class RequestStep:
+    """A request is about to be made; runs again for each attempt."""
+
+    agent: Agent
+    turn: int
+    step: int
+    signal: AbortSignal
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFailed:
+    """A stream finished with a failure."""
+
+    agent: Agent
+    turn: int
+    step: int
+    provider: str
+    failure: LlmFailure
+    retry_policy: RetryPolicy | None
+    """The route's own policy; None if a stream listener owns the route."""
+    signal: AbortSignal
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Make the request again, in the same step."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStopping:
+    """The turn would end now; whoever wants it to go on steers or injects a message."""
+
+    agent: Agent
+    turn: int
+    signal: AbortSignal
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFailed:
+    """A turn failed with `error`; aborts are no failures."""
+
+    agent: Agent
+    turn: int
+    step: int
+    """0 before any step."""
+    error: BaseException
+
+
+class _OfAgent(Protocol):
+    @property
+    def agent(self) -> Agent: ...
+
+
+def _by_agent(payload: _OfAgent) -> Target:
+    return scope_target(payload.agent)
+
+
+AGENT_CREATED = Emit[AgentCreated]("agent/created", scoped=_by_agent)
+AGENT_DISPOSED = Emit[AgentDisposed]("agent/disposed", scoped=_by_agent, contained=True)
+AGENT_STATUS = Emit[AgentStatusChanged]("agent/status", scoped=_by_agent, contained=True)
+AGENT_SESSION_START = Emit[AgentSessionStart](
+    "agent/session-start", scoped=_by_agent, contained=True
+)
+AGENT_INBOX_INSERTED = Emit[InboxMessage]("agent/inbox/inserted", scoped=_by_agent, contained=True)
+AGENT_INBOX_DISCARDED = Emit[InboxMessage](
+    "agent/inbox/discarded", scoped=_by_agent, contained=True
+)
+AGENT_INBOX_CLAIMED = Emit[InboxClaimed]("agent/inbox/claimed", scoped=_by_agent, contained=True)
+AGENT_PRE_STEP = Waterfall[PreStepDecision, PreStep]("agent/pre-step", scoped=_by_agent)
+AGENT_REQUEST = Waterfall[LlmCallConfig, RequestStep]("agent/request", scoped=_by_agent)
+AGENT_REQUEST_ERROR = Waterfall[Retry | None, RequestFailed](
+    "agent/request-error", scoped=_by_agent
+)
+AGENT_TURN_STOPPING = Serial[None, TurnStopping]("agent/turn-stopping", scoped=_by_agent)
+AGENT_ERROR = Emit[AgentFailed]("agent/error", scoped=_by_agent, contained=True)

@@ -1,0 +1,98 @@
+"""What registrations and an assembly are made of, and the events about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from dsh_cordis import Emit, ServiceKey, Waterfall
+from dsh_llm import PromptSection, ToolSchema
+from dsh_scope import scope_target
+
+if TYPE_CHECKING:
+    from dsh_cordis import AbortSignal, Context, Target
+    from dsh_llm import SessionId
+    from dsh_session import Session
+
+    from ._service import SystemPrompt
+
+
+class AgentRef(Protocol):
+    """What a provider of prompt text may know of the agent that it writes for."""
+
+    @property
+    def id(self) -> SessionId: ...
+    @property
+    def session(self) -> Session: ...
+    @property
+    def ctx(self) -> Context: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssembleContext:
+    """For whom a prompt is assembled."""
+
+    scope: object | None = None
+    """Scope key, the live agent as a rule; None sees global registrations only."""
+    signal: AbortSignal | None = None
+    """Aborts the assembly between its stages."""
+    agent: AgentRef | None = None
+
+
+Text: TypeAlias = str | Callable[[AssembleContext], str]
+"""Prompt text with `{{variable}}` groups, or a function that makes it for one assembly."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContribution:
+    """What one provider adds to the tools of a request."""
+
+    schemas: tuple[ToolSchema, ...]
+    known_names: Collection[str] | None = None
+    """Every name that the provider could offer, hidden ones included; None means the schemas'.
+
+    A configured tool order may name these without the tool being there.
+    """
+
+
+ToolProvider: TypeAlias = Callable[[AssembleContext], ToolContribution]
+VariableProvider: TypeAlias = Callable[[AssembleContext], str | None]
+"""The value of a variable, or None when this assembly has none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assembly:
+    """A prompt in parts, its variables not yet put in. Change it with `dataclasses.replace`."""
+
+    sections: tuple[PromptSection, ...] = ()
+    """The system prompt, in order."""
+    contexts: tuple[PromptSection, ...] = ()
+    """Facts of the moment, in order; the loop sends them as messages, not as system prompt."""
+    tools: tuple[ToolSchema, ...] = ()
+    variables: Mapping[str, str | None]
+    """Registered names; None stands for a variable without a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class AssemblePayload:
+    """An assembly on its way through the listeners; `await next()` gives what they made of it."""
+
+    assembly: Assembly
+    context: AssembleContext
+
+
+@dataclass(frozen=True, slots=True)
+class SystemPromptChanged:
+    """A registration came or went; assemble again to see what it means."""
+
+
+def _scope(payload: AssemblePayload) -> Target:
+    return scope_target(payload.context.scope)
+
+
+SYSTEM_PROMPT = ServiceKey["SystemPrompt"]("system_prompt")
+SYSTEM_PROMPT_ASSEMBLE = Waterfall[Assembly, AssemblePayload](
+    "system-prompt/assemble", scoped=_scope
+)
+SYSTEM_PROMPT_CHANGE = Emit[SystemPromptChanged]("system-prompt/change")

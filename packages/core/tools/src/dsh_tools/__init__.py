@@ -1,0 +1,1 @@
+"""Tool definitions, the scoped tool registry and the call pipeline."""

@@ -1,0 +1,176 @@
+"""Calls, outcomes, decisions, and the events of a call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeAlias
+
+from dsh_cordis import Emit, ServiceKey, Waterfall
+from dsh_scope import scope_target
+from msgspec import UNSET, UnsetType
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dsh_cordis import AbortSignal, Context, Target
+    from dsh_llm import ContentBlock, Message, SessionId
+    from dsh_lossless_json import FrozenJson
+    from dsh_session import Session
+
+    from ._execution import ToolExecution
+    from ._registry import ToolRegistry
+
+
+class AgentRef(Protocol):
+    """What tools and policies may know of the agent that calls. The live agent is a scope key."""
+
+    @property
+    def id(self) -> SessionId: ...
+    @property
+    def session(self) -> Session: ...
+    @property
+    def ctx(self) -> Context: ...
+
+
+class CallToken:
+    """Identity of one call; a nested call names its enclosing one by it."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCallRequest:
+    """One call to run."""
+
+    call_id: str
+    name: str
+    arguments: object
+    """Parsed JSON as the model sent it; text that did not parse stays a string."""
+    signal: AbortSignal
+    """The caller's; aborting it stops the call."""
+    agent: AgentRef | None = None
+    parent: CallToken | None = None
+    """Token of the call that makes this one."""
+    root_call_id: str | None = None
+    """The model's call that this one serves; `call_id` if None."""
+    _converted: list[object] = field(default_factory=list, init=False, repr=False, compare=False)
+    """The registry's memory of the one conversion of `arguments`; not for others."""
+
+
+ExecutionMode: TypeAlias = Literal["parallel", "exclusive"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolFailureInfo:
+    """Why a call failed. `name` (error class) and `code` are both there or both None."""
+
+    message: str
+    name: str | None = None
+    code: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSuccess:
+    """A call that did what it was asked."""
+
+    is_error: ClassVar[Literal[False]] = False
+    value: FrozenJson
+    """The canonical result; never logged."""
+    content: tuple[ContentBlock, ...]
+    """What the model reads."""
+    meta: FrozenJson | UnsetType = UNSET
+    """What presentations need beyond the content; logged, never sent to the model."""
+    additional_contexts: tuple[Message, ...] = ()
+    """User messages for the next step."""
+    concludes_turn: bool = False
+    """Whether the turn ends with this batch of calls."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolFailure:
+    """A call that failed, was refused or was stopped."""
+
+    is_error: ClassVar[Literal[True]] = True
+    error: ToolFailureInfo
+    content: tuple[ContentBlock, ...]
+    meta: FrozenJson | UnsetType = UNSET
+    additional_contexts: tuple[Message, ...] = ()
+
+
+ToolOutcome: TypeAlias = ToolSuccess | ToolFailure
+
+
+@dataclass(frozen=True, slots=True)
+class Allow:
+    """Let the call run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deny:
+    """Refuse the call; the model reads `reason`."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Let a person decide. Where nobody can be asked the call is refused."""
+
+    reason: str | None = None
+
+
+PreDecision: TypeAlias = Allow | Deny | Ask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accept:
+    """Keep the outcome, with `content` or `value` (never both) in place of its own.
+
+    A new value is validated and rendered again, and only a success can have one.
+    """
+
+    content: Sequence[ContentBlock] | UnsetType = UNSET
+    value: object = UNSET
+    additional_contexts: Sequence[Message] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """Turn the outcome into a failure that says `feedback`."""
+
+    feedback: str
+    additional_contexts: Sequence[Message] = ()
+
+
+PostDecision: TypeAlias = Accept | Block
+
+
+@dataclass(frozen=True, slots=True)
+class ToolExecuted:
+    """A call and what came of it."""
+
+    execution: ToolExecution
+    outcome: ToolOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsChanged:
+    """A tool came or went; read the registry again."""
+
+
+def _call_scope(execution: ToolExecution) -> Target:
+    return scope_target(execution.agent)
+
+
+def _result_scope(executed: ToolExecuted) -> Target:
+    return scope_target(executed.execution.agent)
+
+
+TOOLS = ServiceKey["ToolRegistry"]("tools")
+TOOLS_PRE_EXECUTE = Waterfall[PreDecision, "ToolExecution"]("tools/pre-execute", scoped=_call_scope)
+TOOLS_EXECUTE = Waterfall[ToolOutcome, "ToolExecution"]("tools/execute", scoped=_call_scope)
+TOOLS_POST_EXECUTE = Waterfall[PostDecision, ToolExecuted](
+    "tools/post-execute", scoped=_result_scope
+)
+TOOLS_RESULT = Emit[ToolExecuted]("tools/result", scoped=_result_scope, contained=True)
+TOOLS_CHANGE = Emit[ToolsChanged]("tools/change")

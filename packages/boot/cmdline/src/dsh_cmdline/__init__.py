@@ -1,0 +1,6 @@
+"""The application's command line and exit, as services."""
+
+from ._parse import CmdlineError, parse_cmdline
+from ._services import APP_EXIT, CMDLINE, AppExit, CommandLine
+
+__all__ = ("APP_EXIT", "CMDLINE", "AppExit", "CmdlineError", "CommandLine", "parse_cmdline")

@@ -1,5 +1,7 @@
 """Model vocabulary, stream protocol and adapter registry."""
 
+from ._adapter import Adapter
+from ._assembler import BlockAssembler
 from ._blocks import (
     ContentBlock,
     ReasoningBlock,
@@ -26,6 +28,8 @@ from ._chunks import (
     Usage,
     UsageChunk,
 )
+from ._classify import is_context_overflow, is_quota
+from ._credentials import KeyProblem, assert_usable_api_key, normalize_api_key
 from ._failures import LlmError, LlmFailure
 from ._messages import (
     Message,
@@ -42,6 +46,8 @@ from ._messages import (
     create_user_message,
     new_message_id,
 )
+from ._models import Effort, ModelInfo, ProviderInfo, ReasoningInfo
+from ._normalize import error_chain, failure_of, terminal_chunk
 from ._request import (
     AdapterDefaults,
     GenerateOptions,
@@ -49,18 +55,24 @@ from ._request import (
     SessionId,
     ToolSchema,
 )
+from ._retry import AlwaysRetry, NormalRetry, RetryConfig, RetryPolicy
 
 # More than a dozen names: this package is the vocabulary that all others speak.
 __all__ = (
     "Aborted",
+    "Adapter",
     "AdapterDefaults",
+    "AlwaysRetry",
+    "BlockAssembler",
     "BlockEnd",
     "BlockStart",
     "ContentBlock",
+    "Effort",
     "Failed",
     "Finish",
     "FinishReason",
     "GenerateOptions",
+    "KeyProblem",
     "LlmCallConfig",
     "LlmError",
     "LlmFailure",
@@ -68,12 +80,18 @@ __all__ = (
     "Message",
     "MessageId",
     "MessageSource",
+    "ModelInfo",
     "ModelSource",
+    "NormalRetry",
     "PluginSource",
     "PromptSection",
+    "ProviderInfo",
     "ReasoningBlock",
     "ReasoningDelta",
+    "ReasoningInfo",
     "ReplayState",
+    "RetryConfig",
+    "RetryPolicy",
     "SessionId",
     "Stop",
     "StreamChunk",
@@ -88,10 +106,17 @@ __all__ = (
     "Usage",
     "UsageChunk",
     "UserSource",
+    "assert_usable_api_key",
     "bounded_summary",
     "create_assistant_message",
     "create_tool_result_message",
     "create_user_message",
+    "error_chain",
+    "failure_of",
+    "is_context_overflow",
+    "is_quota",
     "new_message_id",
+    "normalize_api_key",
+    "terminal_chunk",
     "text_of",
 )

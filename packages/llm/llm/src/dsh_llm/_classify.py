@@ -8,6 +8,7 @@ _SIZE = r"(?:requests?|prompts?|inputs?|messages?)"
 _CONTEXT_OVERFLOW = re.compile(
     r"context[\s_-]+(?:length|window)[\s_-]+(?:exceeded|overflow(?:ed)?|limit[\s_-]+exceeded)"
     r"|\bmax(?:imum)?\s+(?:(?:allowed|supported)\s+)?context\s+(?:length|window)\b"
+    r"(?!\s+(?:setting\s+)?(?:must|should)\s+be\s+(?:an?\s+)?(?:positive|greater|above))"
     rf"|\b{_SIZE}\s+(?:(?:is|are|was|were)\s+)?too\s+(?:large|long)\s+for\s+"
     r"(?:(?:the\s+)?(?:model(?:'s)?\s+)?context|(?:this|the)\s+model)\b"
     rf"|\b{_SIZE}\b.{{0,40}}?\b(?:exceed(?:s|ed|ing)?|overflow(?:s|ed|ing)?|larger\s+than)\b"

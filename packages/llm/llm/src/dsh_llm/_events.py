@@ -21,7 +21,7 @@ class AdaptersUpdated(msgspec.Struct, frozen=True):
     providers: tuple[Provider, ...]
 
 
-LLM = ServiceKey["LlmRuntime"]("llm")
+LLM: ServiceKey[LlmRuntime] = ServiceKey("llm")
 LLM_STREAM = Waterfall[AsyncIterator[StreamChunk], GenerateOptions]("llm/stream")
 """Around every request. `next()` resolves to the adapter's own iterator: return it as it is, wrap
 it, or answer from elsewhere without calling `next`. What a listener raises reaches the caller."""

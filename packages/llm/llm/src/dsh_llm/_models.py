@@ -111,9 +111,7 @@ def _check_reasoning(reasoning: ReasoningInfo, where: str) -> None:
         raise LlmError(f"{where} with the default effort {found}", code="INVALID_MODEL_REASONING")
 
 
-def _check_effort(
-    effort: str, reasoning: ReasoningInfo | UnsetType, config: LlmCallConfig
-) -> None:
+def _check_effort(effort: str, reasoning: ReasoningInfo | UnsetType, config: LlmCallConfig) -> None:
     known = [] if reasoning is UNSET else [item.id for item in reasoning.efforts]
     if effort not in known:
         takes = f"takes {', '.join(known)}" if known else "takes no reasoning effort"

@@ -46,7 +46,9 @@ class AlwaysRetry(msgspec.Struct, frozen=True, kw_only=True):
 RetryPolicy: TypeAlias = NormalRetry | AlwaysRetry
 
 
-class Backoff(msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
+class Backoff(
+    msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True
+):
     """How long to wait: doubled from the initial delay with each retry, up to the longest."""
 
     initial_delay_ms: DelayMs = 500

@@ -1,6 +1,61 @@
 """Plugin kernel: contexts, typed services and events, fibers, effects."""
 
-from ._abort import AbortController, AbortedError, AbortSignal
-from ._errors import ConfigError, CordisError
+# More than a dozen names: this is the vocabulary that every plugin is written in.
+from __future__ import annotations
 
-__all__ = ("AbortController", "AbortSignal", "AbortedError", "ConfigError", "CordisError")
+from ._abort import AbortController, AbortedError, AbortSignal, FusedSignal
+from ._config import validate_config
+from ._context import Context
+from ._effects import Effect, EffectInfo, EffectResult
+from ._errors import ConfigError, CordisError, ServiceAccessError
+from ._fiber import Fiber, FiberState
+from ._internal import Internal
+from ._keys import (
+    Bail,
+    Disposer,
+    Emit,
+    EventKey,
+    Key,
+    Next,
+    NextSync,
+    Parallel,
+    Serial,
+    ServiceKey,
+    SyncWaterfall,
+    Target,
+    Waterfall,
+)
+from ._service import Service, unwrap
+
+__all__ = (
+    "AbortController",
+    "AbortSignal",
+    "AbortedError",
+    "Bail",
+    "ConfigError",
+    "Context",
+    "CordisError",
+    "Disposer",
+    "Effect",
+    "EffectInfo",
+    "EffectResult",
+    "Emit",
+    "EventKey",
+    "Fiber",
+    "FiberState",
+    "FusedSignal",
+    "Internal",
+    "Key",
+    "Next",
+    "NextSync",
+    "Parallel",
+    "Serial",
+    "Service",
+    "ServiceAccessError",
+    "ServiceKey",
+    "SyncWaterfall",
+    "Target",
+    "Waterfall",
+    "unwrap",
+    "validate_config",
+)

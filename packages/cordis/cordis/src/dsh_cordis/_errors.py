@@ -1,4 +1,5 @@
 """The error base of the whole product."""
+from __future__ import annotations
 
 
 class CordisError(Exception):
@@ -21,3 +22,7 @@ class ConfigError(CordisError):
 
     def __init__(self, message: str, *, code: str = "INVALID_CONFIG") -> None:
         super().__init__(message, code=code)
+
+
+class ServiceAccessError(CordisError, AttributeError):
+    """A context has no right to a service now: not injected, or its provider is not active."""

@@ -1,0 +1,253 @@
+"""The listener table and the rules of each dispatch mode.
+
+Order is paid for at registration: a dispatch walks a ready tuple. Tuples are replaced, never
+changed, so that a listener added during a dispatch is not called by it and one removed still is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from ._errors import CordisError
+from ._keys import AnyEventKey, Target
+from ._report import log_failure
+
+if TYPE_CHECKING:
+    from ._context import Context
+
+_MAX_TARGETS = 256
+"""How many targets one event remembers the admitted listeners of."""
+
+
+class Listener:
+    """One registration of one callable."""
+
+    __slots__ = ("call", "ctx", "unscoped")
+
+    def __init__(self, call: Callable[..., Any], ctx: Context, *, unscoped: bool) -> None:
+        self.call = call
+        self.ctx = ctx
+        self.unscoped = unscoped
+
+
+class ListenerList:
+    """The listeners of one event, the latest prepended first, then by registration."""
+
+    __slots__ = ("_admitted", "_back", "_front", "_tuple", "mode")
+    mode: type[AnyEventKey]
+
+    def __init__(self, mode: type[AnyEventKey]) -> None:
+        self.mode = mode
+        self._front: dict[Listener, None] = {}
+        self._back: dict[Listener, None] = {}
+        self._tuple: tuple[Listener, ...] | None = ()
+        self._admitted: dict[Target, tuple[Listener, ...]] = {}
+
+    def add(self, listener: Listener, *, prepend: bool) -> None:
+        """Add at the end, or before everything else."""
+        (self._front if prepend else self._back)[listener] = None
+        self._changed()
+
+    def remove(self, listener: Listener) -> None:
+        """Remove; does nothing if it is not there."""
+        self._front.pop(listener, None)
+        self._back.pop(listener, None)
+        self._changed()
+
+    def all(self) -> tuple[Listener, ...]:
+        """Every listener in order."""
+        listeners = self._tuple
+        if listeners is None:
+            listeners = self._tuple = (*reversed(self._front), *self._back)
+        return listeners
+
+    def admitted(self, target: Target) -> tuple[Listener, ...]:
+        """The listeners that a dispatch to `target` reaches."""
+        if not getattr(target, "stable", False):
+            return self._filter(target)
+        listeners = self._admitted.get(target)
+        if listeners is None:
+            if len(self._admitted) >= _MAX_TARGETS:
+                self._admitted.clear()
+            listeners = self._admitted[target] = self._filter(target)
+        return listeners
+
+    def _filter(self, target: Target) -> tuple[Listener, ...]:
+        accepts = target.accepts
+        return tuple(one for one in self.all() if one.unscoped or accepts(one.ctx))
+
+    def _changed(self) -> None:
+        self._tuple = None
+        if self._admitted:
+            self._admitted.clear()
+
+
+class EventTable:
+    """Listeners by event name."""
+
+    __slots__ = ("_lists", "observers")
+    observers: ListenerList | None
+    """Listeners of `internal/dispatch`, told of every dispatch that is not internal."""
+
+    def __init__(self) -> None:
+        self._lists: dict[str, ListenerList] = {}
+        self.observers = None
+
+    def entry(self, event: AnyEventKey) -> ListenerList:
+        """The list of an event, made on first use. Raises CordisError on a change of mode."""
+        entry = self._lists.get(event.name)
+        if entry is None:
+            entry = self._lists[event.name] = ListenerList(type(event))
+            if event.name == "internal/dispatch":
+                self.observers = entry
+        elif entry.mode is not type(event):
+            raise CordisError(
+                f"event {event.name!r} is dispatched as {entry.mode.__name__}, "
+                f"not as {type(event).__name__}: use the key its owner exports",
+                code="EVENT_MODE",
+            )
+        return entry
+
+    def select(
+        self, event: AnyEventKey, args: tuple[Any, ...], target: Target | None
+    ) -> tuple[Listener, ...]:
+        """The listeners of one dispatch, after telling the dispatch observers."""
+        if self.observers is not None:
+            self._observe(event, args, target)
+        entry = self._lists.get(event.name)
+        if entry is None:
+            return ()
+        if target is None:
+            if event.scoped is None:
+                return entry.all()
+            target = event.scoped(*args)
+            if target is None:
+                return entry.all()
+        return entry.admitted(target)
+
+    def heard(self, event: AnyEventKey) -> bool:
+        """Whether anyone listens."""
+        entry = self._lists.get(event.name)
+        return entry is not None and bool(entry.all())
+
+    def _observe(self, event: AnyEventKey, args: tuple[Any, ...], target: Target | None) -> None:
+        if self.observers is None or event.name.startswith("internal/"):
+            return
+        mode = type(event).__name__.lower()
+        if mode == "parallel":  # observers know these two as one kind
+            mode = "emit"
+        for observer in self.observers.all():
+            observer.call(mode, event.name, args, target)
+
+
+def emit(event: AnyEventKey, listeners: tuple[Listener, ...], args: tuple[Any, ...]) -> None:
+    """Call in order; results of asynchronous listeners become tasks of the listeners' fibers."""
+    if event.contained:
+        _emit_contained(event, listeners, args)
+        return
+    for listener in listeners:
+        result = listener.call(*args)
+        if result is not None and inspect.isawaitable(result):
+            _own(event, listener, result)
+
+
+def _emit_contained(
+    event: AnyEventKey, listeners: tuple[Listener, ...], args: tuple[Any, ...]
+) -> None:
+    for listener in listeners:
+        try:
+            result = listener.call(*args)
+        except Exception as error:  # noqa: BLE001 - containment: observers of this event are independent
+            _log_listener(event, listener, error)
+            continue
+        if result is not None and inspect.isawaitable(result):
+            _own(event, listener, result)
+
+
+def _own(event: AnyEventKey, listener: Listener, result: Awaitable[object]) -> None:
+    listener.ctx.fiber.own_result(result, name=f"listener of {event.name}")
+
+
+def _log_listener(event: AnyEventKey, listener: Listener, error: BaseException) -> None:
+    log_failure(listener.ctx.fiber, f"listener of {event.name}", error)
+
+
+async def parallel(
+    event: AnyEventKey, listeners: tuple[Listener, ...], args: tuple[Any, ...]
+) -> None:
+    """Run all concurrently; then raise every failure as one group."""
+    errors: list[BaseException] = []
+    failed: list[Listener] = []
+    pending: list[tuple[Listener, Awaitable[object]]] = []
+    for listener in listeners:
+        try:
+            result = listener.call(*args)
+        except Exception as error:  # noqa: BLE001 - containment: all run, the failures are raised below
+            errors.append(error)
+            failed.append(listener)
+            continue
+        if result is not None and inspect.isawaitable(result):
+            pending.append((listener, result))
+    if pending:
+        results = await asyncio.gather(*(one for _, one in pending), return_exceptions=True)
+        for (listener, _), result in zip(pending, results, strict=True):
+            if isinstance(result, BaseException):
+                errors.append(result)
+                failed.append(listener)
+    if not errors:
+        return
+    if event.contained:
+        for listener, error in zip(failed, errors, strict=True):
+            _log_listener(event, listener, error)
+        return
+    raise BaseExceptionGroup(f"listeners of {event.name} failed", errors)
+
+
+async def serial(event: AnyEventKey, listeners: tuple[Listener, ...], args: tuple[Any, ...]) -> Any:  # noqa: ANN401 - the key types it where it is called
+    """Await in order until the first result that is neither None nor False."""
+    for listener in listeners:
+        try:
+            result = listener.call(*args)
+            if inspect.isawaitable(result):
+                result = await cast("Awaitable[Any]", result)
+        except Exception as error:
+            if not event.contained:
+                raise
+            _log_listener(event, listener, error)
+            continue
+        if result is not None and result is not False:
+            return result
+    return None
+
+
+def bail(event: AnyEventKey, listeners: tuple[Listener, ...], args: tuple[Any, ...]) -> Any:  # noqa: ANN401 - the key types it where it is called
+    """Call in order until the first result that is neither None nor False."""
+    for listener in listeners:
+        try:
+            result = listener.call(*args)
+        except Exception as error:
+            if not event.contained:
+                raise
+            _log_listener(event, listener, error)
+            continue
+        if result is not None and result is not False:
+            return result
+    return None
+
+
+def chain(
+    listeners: tuple[Listener, ...], args: tuple[Any, ...], inner: Callable[[], Any]
+) -> Callable[[], Any]:
+    """The waterfall as one function: each call consumes one more listener, at last `inner`."""
+    if not listeners:
+        return inner
+    rest = iter(listeners)
+
+    def proceed() -> Any:  # noqa: ANN401 - the key types it where it is called
+        listener = next(rest, None)
+        return inner() if listener is None else listener.call(*args, proceed)
+
+    return proceed

@@ -1,0 +1,483 @@
+"""Fibers: one mounted plugin each, converging to the state that is wanted of it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Generator
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+from ._effects import Effect, EffectInfo, HasEffect
+from ._errors import CordisError
+from ._internal import Internal
+from ._kernel import CURRENT_FIBER, Kernel, outcome
+from ._report import log_failure
+from ._tasks import TaskSet
+
+if TYPE_CHECKING:
+
+    from ._context import Context
+    from ._keys import ServiceKey
+    from ._plugin import PluginRecord
+    from ._services import Implementation
+
+
+class FiberState(IntEnum):
+    """Where a fiber is in its life; the numbers are public."""
+
+    PENDING = 0
+    LOADING = 1
+    ACTIVE = 2
+    FAILED = 3
+    DISPOSED = 4
+    UNLOADING = 5
+
+
+PENDING, LOADING, ACTIVE, FAILED, DISPOSED, UNLOADING = FiberState
+
+
+class Fiber(HasEffect):
+    """One mounted plugin. Await it to wait for work in flight; that raises its startup error.
+
+    A single task at a time (`inertia`) loads and unloads it. Requests only note what is wanted and
+    start what can start; awaiting their result waits, and a cancelled waiter stops nothing.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_body",
+        "_effects",
+        "_interpolate",
+        "_plugin",
+        "_raw",
+        "_released",
+        "_rerun",
+        "_tasks",
+        "config",
+        "ctx",
+        "error",
+        "inertia",
+        "inject",
+        "kernel",
+        "parent",
+        "snapshot",
+        "state",
+        "uid",
+    )
+    uid: int | None
+    """0 for the root, then counting; None once disposed."""
+    state: FiberState
+    parent: Fiber | None
+    ctx: Context
+    """The context that its body gets."""
+    config: Any
+    """The validated configuration of the running or last activation."""
+    error: BaseException | None
+    """Why it is FAILED."""
+    inject: dict[str, ServiceKey[Any]]
+    """The services that it needs, by name; observers of its mount may add to it."""
+    inertia: asyncio.Task[None] | None
+    """The load or unload in flight."""
+    kernel: Kernel
+    snapshot: dict[str, Implementation]
+    """The services that it may use: taken when it loads, kept until its unload is over."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        parent: Fiber | None,
+        *,
+        plugin: PluginRecord | None = None,
+        config: object = None,
+        interpolate: Callable[[Context, object], object] | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.parent = parent
+        self.uid = kernel.uid()
+        self.state = ACTIVE if parent is None else PENDING
+        self.config = None
+        self.error = None
+        self.inject = {key.name: key for key in plugin.inject} if plugin is not None else {}
+        self.inertia = None
+        self.snapshot = {}
+        self.mounted = None
+        self._plugin = plugin
+        self._raw = config
+        self._interpolate = interpolate
+        self._effects: dict[Effect, None] = {}
+        self._tasks = TaskSet(self)
+        self._released: list[asyncio.Future[None]] = []
+        self._rerun = False
+
+    def __repr__(self) -> str:
+        return f"<Fiber {self.uid} {self.name!r} {self.state.name}>"
+
+    # -- public -----------------------------------------------------------------------------
+
+    @property
+    def fiber(self) -> Fiber:
+        """Itself, so that what `ctx.plugin` returns reads the same awaited or not."""
+        return self
+
+    @property
+    def name(self) -> str:
+        """The nearest named plugin upward, else `root`."""
+        fiber: Fiber | None = self
+        while fiber is not None:
+            if fiber._plugin is not None and fiber._plugin.name:
+                return fiber._plugin.name
+            fiber = fiber.parent
+        return "root"
+
+    @property
+    def active(self) -> bool:
+        """Whether what it provides can be used by others."""
+        return self.state is ACTIVE
+
+    @property
+    def unwanted(self) -> bool:
+        """Whether a load in progress is to be undone as soon as its body returns."""
+        return self.uid is None or self._rerun or self.state is UNLOADING or self._stale()
+
+    def __await__(self) -> Generator[Any, None, Fiber]:
+        if self.inertia is not None and self.inertia is asyncio.current_task():
+            raise _self_wait("its own activation")
+        yield from self._quiet().__await__()
+        if self.error is not None:
+            raise self.error
+        return self
+
+    def dispose(self) -> Awaitable[None]:
+        """Request the end; awaiting the result waits until everything is undone.
+
+        Only the first call does anything and waits. Raises SELF_DISPOSAL when a task that the
+        disposal has to wait for awaits it.
+        """
+        if self.parent is None:
+            return self._dispose_root()
+        if self.uid is None:
+            return _Settling(None)
+        self.uid = None
+        _contained(self, "observer of its disposal", lambda: self.ctx.emit(Internal.PLUGIN, self))
+        self.kernel.services.unwatch(self)
+        self._leave()
+        return _Settling(self)
+
+    def restart(self) -> Awaitable[None]:
+        """Unload and load again; clears a failure. Raises INACTIVE_EFFECT once disposed."""
+        self._check_alive()
+        self.error = None
+        if self.state in (LOADING, ACTIVE):
+            self._rerun = True
+            self._leave()
+        else:
+            self._advance()
+        return _Settling(self)
+
+    async def update(self, config: object, *, no_save: bool = False) -> None:
+        """Replace the configuration.
+
+        An active fiber validates it first (an invalid one raises and the old instance goes on),
+        then restarts unless a listener of `internal/update` accepts it in place.
+        """
+        self._check_alive()
+        if self.state is not ACTIVE:
+            self._raw = config
+            await self.restart()
+            return
+        self._resolve(config)
+
+        async def replace() -> None:
+            self._raw = config
+            await self.restart()
+
+        await self.ctx.waterfall(
+            Internal.UPDATE, self, config, no_save, inner=replace, target=_Only(self)
+        )
+
+    def get_effects(self) -> tuple[EffectInfo, ...]:
+        """What is registered now, in order, as a tree."""
+        return tuple(effect.info() for effect in self._effects)
+
+    # -- for the kernel: effects and tasks --------------------------------------------------
+
+    def check_active(self) -> None:
+        """Raises INACTIVE_EFFECT when nothing may be registered here."""
+        if self.uid is None or self.state is UNLOADING:
+            raise _inactive()
+
+    def register(self, label: str) -> Effect:
+        """A new effect, registered before its setup runs."""
+        self.check_active()
+        effect = Effect(self, label)
+        self._effects[effect] = None
+        return effect
+
+    def release(self, effect: Effect) -> bool:
+        """Take an effect out; False if it is not directly this fiber's."""
+        if effect not in self._effects:
+            return False
+        del self._effects[effect]
+        return True
+
+    def spawn(
+        self,
+        fn: Callable[..., Awaitable[Any]],
+        args: tuple[Any, ...],
+        *,
+        stop: Callable[[], object] | None,
+        name: str | None,
+    ) -> asyncio.Task[Any]:
+        """Start a task that ends with this fiber."""
+        self.check_active()
+        label = name or getattr(fn, "__name__", None) or "task"
+        return self._tasks.spawn(fn, args, stop=stop, name=label)
+
+    def own_result(self, work: Awaitable[object], *, name: str) -> None:
+        """Run what an asynchronous listener returned; dropped if the fiber is on its way out."""
+        try:
+            self.check_active()
+        except CordisError:
+            if inspect.iscoroutine(work):
+                work.close()
+            return
+
+        async def run() -> None:
+            await work
+
+        self._tasks.spawn(run, (), stop=None, name=name)
+
+    # -- for the kernel: dependencies -------------------------------------------------------
+
+    def begin(self) -> None:
+        """Start the life of a mounted fiber."""
+        if self.uid is None:
+            return
+        self.kernel.services.watch(self)
+        self._advance()
+
+    def dependency_changed(self) -> None:
+        """A service that it injects came, went or changed hands."""
+        if self.uid is None:
+            return
+        if self.state in (FAILED, UNLOADING):
+            self.error = None
+        if self.state is ACTIVE:
+            if self._stale():
+                self._leave()
+        else:
+            self._advance()
+
+    def released(self) -> asyncio.Future[None]:
+        """Resolves when the next unload is over."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._released.append(future)
+        return future
+
+    def end_with_parent(self) -> Awaitable[None] | None:
+        """Dispose, or join the disposal that someone else started."""
+        self.dispose()
+        return None if self.inertia is None else self._quiet()
+
+    # -- states -----------------------------------------------------------------------------
+
+    def _stale(self) -> bool:
+        """Whether a service of the snapshot is gone or another than it was."""
+        if not self.inject:
+            return False
+        found = self.kernel.services.resolve(self)
+        return found is None or any(
+            self.snapshot.get(name) is not one for name, one in found.items()
+        )
+
+    def _leave(self) -> None:
+        """Begin to unload, or let a running body finish and unload then."""
+        if self.state in (ACTIVE, PENDING, FAILED):
+            self._set_state(UNLOADING)
+            self._ensure_task()
+
+    def _advance(self) -> None:
+        """Begin to load if nothing is missing."""
+        if self.uid is None or self.error is not None or self.state not in (PENDING, FAILED):
+            return
+        found = self.kernel.services.resolve(self)
+        if found is None:
+            self._set_state(PENDING)
+            return
+        self.snapshot.update(found)
+        self._set_state(LOADING)
+        self._ensure_task()
+
+    def _set_state(self, state: FiberState) -> None:
+        old = self.state
+        if old is state:
+            return
+        self.state = state
+        if self.kernel.events.heard(Internal.STATUS):
+            self.ctx.emit(Internal.STATUS, self, old)
+        if (old is ACTIVE) is not (state is ACTIVE):
+            self.kernel.services.activity_changed(self)
+
+    def _ensure_task(self) -> None:
+        if self.inertia is None:
+            self.inertia = self.kernel.start(
+                self._converge(), fiber=self, name=f"fiber {self.name}"
+            )
+
+    async def _converge(self) -> None:
+        try:
+            while True:
+                if self.state is LOADING:
+                    await self._load()
+                elif self.state is UNLOADING:
+                    await self._unload()
+                else:
+                    return
+        finally:
+            self.inertia = None
+
+    async def _load(self) -> None:
+        plugin = self._plugin
+        assert plugin is not None
+        if not self.unwanted:
+            failure = await self._run_body(plugin)
+            if failure is not None:
+                self.error = failure
+                log_failure(self, "plugin", failure)
+        if self.error is not None or self.unwanted:
+            self._set_state(UNLOADING)
+        else:
+            self._set_state(ACTIVE)
+
+    async def _run_body(self, plugin: PluginRecord) -> BaseException | None:
+        try:
+            self.config = self._resolve(self._raw)
+        except Exception as error:  # noqa: BLE001 - containment: unusable configuration fails the fiber
+            return error
+        # Registered before the body runs, so that what the body returns is undone after what it
+        # registered on the way.
+        body = Effect(self, "body")
+        self._effects[body] = None
+        failure = await body.open_here(lambda: plugin.run(self.ctx, self.config))
+        if body.empty:
+            body.forget()
+        return failure
+
+    def _resolve(self, raw: object) -> Any:  # noqa: ANN401 - an instance of the plugin's own Config
+        plugin = self._plugin
+        assert plugin is not None
+        if self._interpolate is not None:
+            raw = self._interpolate(self.ctx, raw)
+        if self.kernel.events.heard(Internal.CONFIG):
+            value = raw
+            raw = self.ctx.waterfall_sync(Internal.CONFIG, self, value, inner=lambda: value)
+        if plugin.config is None:
+            return raw
+        from ._config import validate_config  # not needed by trees of plugins without Config
+
+        return validate_config(plugin.config, raw, where=self.name)
+
+    async def _unload(self) -> None:
+        await self._tasks.stop_all()
+        # Started in reverse order, the asynchronous ones overlap, all are awaited.
+        waits: list[asyncio.Task[BaseException | None]] = []
+        for effect in reversed(tuple(self._effects)):
+            pending = _contained(self, f"cleanup of {effect.label}", effect.join)
+            if pending is not None:
+                waits.append(
+                    self.kernel.start(
+                        outcome(pending), fiber=self, name=f"cleanup of {effect.label}"
+                    )
+                )
+        for task in waits:
+            await asyncio.wait({task})
+            error = task.result()
+            if error is not None:
+                log_failure(self, task.get_name(), error)
+        await self._tasks.stop_all()
+        self._effects.clear()
+        self._unloaded()
+
+    def _unloaded(self) -> None:
+        self.snapshot.clear()
+        self._rerun = False
+        released, self._released = self._released, []
+        for future in released:
+            if not future.done():
+                future.set_result(None)
+        if self.parent is None:
+            self._set_state(ACTIVE)
+        elif self.uid is None:
+            self._set_state(DISPOSED)
+            if self.mounted is not None:
+                self.mounted.forget()
+        elif self.error is not None:
+            self._set_state(FAILED)
+        else:
+            self._set_state(PENDING)
+            self._advance()
+
+    def _dispose_root(self) -> Awaitable[None]:
+        if self.state is ACTIVE and (self._effects or self._tasks):
+            self._set_state(UNLOADING)
+            self._ensure_task()
+        return _Settling(self)
+
+    async def _quiet(self) -> None:
+        while (task := self.inertia) is not None:
+            await asyncio.wait({task})
+
+    def _check_alive(self) -> None:
+        if self.uid is None:
+            raise _inactive()
+
+
+class _Settling(Awaitable[None]):
+    """Waits until a fiber has come to rest; `None` is at rest already."""
+
+    __slots__ = ("_fiber",)
+
+    def __init__(self, fiber: Fiber | None) -> None:
+        self._fiber = fiber
+
+    def __await__(self) -> Generator[Any, None, None]:
+        fiber = self._fiber
+        if fiber is None:
+            return
+        waiter = CURRENT_FIBER.get()
+        while waiter is not None:
+            if waiter is fiber and fiber.inertia is not None:
+                raise _self_wait("its own disposal or restart")
+            waiter = waiter.parent
+        yield from fiber._quiet().__await__()  # noqa: SLF001 - the fiber's own result
+        if fiber.uid is not None and fiber.error is not None:
+            raise fiber.error
+
+
+class _Only:
+    """Admits the listeners that one fiber registered."""
+
+    __slots__ = ("_fiber",)
+
+    def __init__(self, fiber: Fiber) -> None:
+        self._fiber = fiber
+
+    def accepts(self, ctx: Context) -> bool:
+        return ctx.fiber is self._fiber
+
+
+def _contained(fiber: Fiber, what: str, call: Callable[[], Any]) -> Any:  # noqa: ANN401 - what `call` returns
+    try:
+        return call()
+    except Exception as error:  # noqa: BLE001 - containment: one failing teardown does not stop its peers
+        log_failure(fiber, what, error)
+        return None
+
+
+def _inactive() -> CordisError:
+    return CordisError("cannot create effect on inactive context", code="INACTIVE_EFFECT")
+
+
+def _self_wait(what: str) -> CordisError:
+    return CordisError(f"a fiber cannot await {what}: request it and return", code="SELF_DISPOSAL")

@@ -1,0 +1,42 @@
+"""The kernel's own events, for loaders and other tools that compose plugins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from ._keys import AnyEventKey, Bail, Emit, SyncWaterfall, Waterfall
+
+if TYPE_CHECKING:
+    pass
+
+
+class Internal:
+    """Keys of the events that the kernel dispatches about itself."""
+
+    PLUGIN: Final = Emit["Fiber"]("internal/plugin")
+    """A fiber was mounted (`uid` is a number) or disposed (`uid` is None). An observer of a mount
+    may add to `fiber.inject`; if it raises, the mount is undone and the error reaches the mounter.
+    """
+
+    STATUS: Final = Emit["Fiber", "FiberState"]("internal/status", contained=True)
+    """A fiber changed its state; the second argument is the old one."""
+
+    CONFIG: Final = SyncWaterfall[object, "Fiber", object]("internal/config")
+    """Around the raw configuration at each activation, before it is validated."""
+
+    UPDATE: Final = Waterfall[None, "Fiber", object, bool]("internal/update")
+    """Around a restart with new configuration: `(fiber, config, no_save, next)`. A plugin's own
+    listener hears only its own fiber; not calling `next` accepts the configuration in place.
+    """
+
+    SERVICE: Final = Emit[str, object]("internal/service", contained=True)
+    """A service became usable, or (value None) stopped being so."""
+
+    LISTENER: Final = Bail[Callable[[], None], AnyEventKey, Callable[..., Any], bool](
+        "internal/listener"
+    )
+    """`(event, listener, prepend)` before each registration; a disposer replaces it."""
+
+    DISPATCH: Final = Emit[str, str, "tuple[Any, ...]", "Target | None"]("internal/dispatch")
+    """`(mode, name, args, target)` before each dispatch that is not internal. Raising blocks it."""

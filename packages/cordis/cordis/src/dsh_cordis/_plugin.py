@@ -1,0 +1,74 @@
+"""The forms a plugin may have, brought to one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, cast
+
+from ._errors import CordisError
+from ._keys import ServiceKey
+from ._service import Service
+
+if TYPE_CHECKING:
+    from ._context import Context
+    from ._effects import EffectResult
+
+
+@dataclass(frozen=True, slots=True)
+class PluginRecord:
+    """A plugin: what it is called, needs, takes and does."""
+
+    plugin: object
+    name: str | None
+    inject: tuple[ServiceKey[Any], ...]
+    config: type | None
+    run: Callable[[Context, Any], EffectResult]
+
+
+def normalise(plugin: object) -> PluginRecord:
+    """One record for a module or object with `apply`, a function, or a Service class.
+
+    A module that defines `default` is that plugin. Raises CordisError for anything else.
+    """
+    if isinstance(plugin, ModuleType) and "default" in vars(plugin):
+        return normalise(vars(plugin)["default"])
+    if isinstance(plugin, type) and issubclass(plugin, Service):
+        return _record(plugin, _service_body(plugin), plugin.name or plugin.__name__)
+    apply = getattr(plugin, "apply", None)
+    if callable(apply):
+        name = getattr(plugin, "name", None)
+        if name is None and isinstance(plugin, ModuleType):
+            name = plugin.__name__.rpartition(".")[2]
+        return _record(plugin, cast("Callable[..., Any]", apply), name)
+    if callable(plugin) and not isinstance(plugin, type):
+        name = getattr(plugin, "name", None) or getattr(plugin, "__name__", None)
+        return _record(plugin, plugin, None if name == "<lambda>" else name)
+    raise CordisError(
+        'invalid plugin, expect function or object with an "apply" method, '
+        f"received {type(plugin).__name__}",
+        code="INVALID_PLUGIN",
+    )
+
+
+def _record(plugin: object, run: Callable[..., Any], name: str | None) -> PluginRecord:
+    inject: Iterable[ServiceKey[Any]] = getattr(plugin, "inject", ())
+    keys = tuple(inject)
+    for key in keys:
+        if not isinstance(key, ServiceKey):  # pyright: ignore[reportUnnecessaryIsInstance] - authors' data
+            raise CordisError(
+                f"plugin {name or plugin!r}: inject holds {key!r}, expected a ServiceKey",
+                code="INVALID_PLUGIN",
+            )
+    return PluginRecord(plugin, name, keys, getattr(plugin, "Config", None), run)
+
+
+def _service_body(cls: type[Service]) -> Callable[[Context, Any], EffectResult]:
+    def body(ctx: Context, config: Any) -> EffectResult:  # noqa: ANN401 - whatever cls.Config makes
+        service = cls(ctx, config)
+        if cls.provides is not None:
+            ctx.provide(cls.provides, service)
+        return service.start()
+
+    return body

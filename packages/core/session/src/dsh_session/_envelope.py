@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Generic, Literal, TypeAlias, TypeGuard, TypeVar
 
 import msgspec
@@ -12,7 +13,9 @@ D = TypeVar("D")
 D_co = TypeVar("D_co", covariant=True)
 
 
-class Replace(msgspec.Struct, frozen=True, tag_field="op", tag="replace"):
+class Replace(
+    msgspec.Struct, frozen=True, tag_field="op", tag="replace", forbid_unknown_fields=True
+):
     """Puts the event in the place of the surface nodes from `start` to `end`, both inclusive."""
 
     start: int
@@ -22,66 +25,40 @@ class Replace(msgspec.Struct, frozen=True, tag_field="op", tag="replace"):
 SurfaceOp: TypeAlias = Literal["append"] | Replace
 
 
-class SessionEvent(Generic[D_co]):
-    """One event of a session log; immutable.
+# A Struct rather than a class with slots: five times cheaper to make, and outside the collector,
+# which matters for a log of a hundred thousand. It can be, as nothing in it points back.
+class SessionEvent(msgspec.Struct, Generic[D_co], frozen=True, eq=False, gc=False):
+    """One event of a session log; immutable, equal only to itself.
 
     `raw` holds the payload's JSON as it was written or read. `data` is that payload decoded into
     the registered type, on first access.
     """
 
-    __slots__ = (
-        "_data",
-        "_type",
-        "ignorable",
-        "raw",
-        "seq",
-        "source_event_seqs",
-        "surface_op",
-        "time",
-        "type",
-    )
     type: str
     seq: int
     """Position in the log, from 0."""
     time: int
     """Epoch milliseconds."""
     raw: bytes
-    source_event_seqs: tuple[int, ...] | None
+    decode: Callable[[bytes], D_co]
+    """How `raw` becomes `data`."""
+    surface_op: SurfaceOp | None = None
+    source_event_seqs: tuple[int, ...] | None = None
     """Earlier events that this one was made from; None means unrecorded."""
-    surface_op: SurfaceOp | None
-    ignorable: bool
+    ignorable: bool = False
     """Whether a reader that does not know the type may skip the event."""
-
-    def __init__(
-        self,
-        kind: SessionEventType[D_co] | None,
-        name: str,
-        *,
-        seq: int,
-        time: int,
-        raw: bytes,
-        data: D_co | None = None,
-        surface_op: SurfaceOp | None = None,
-        source_event_seqs: tuple[int, ...] | None = None,
-        ignorable: bool = False,
-    ) -> None:
-        self._type = kind
-        self._data = data
-        self.type = name
-        self.seq = seq
-        self.time = time
-        self.raw = raw
-        self.surface_op = surface_op
-        self.source_event_seqs = source_event_seqs
-        self.ignorable = ignorable
+    _data: D_co | None = None
 
     @property
     def data(self) -> D_co:
-        """The payload. Events of a type nobody here knows give plain JSON data."""
+        """The payload. Events of a type nobody here knows give frozen JSON data.
+
+        Raises `msgspec.DecodeError` or `LosslessJsonError` if what was read does not fit the type.
+        """
         data = self._data
         if data is None:
-            kind = self._type
-            data = self._data = kind.decode(self.raw) if kind else msgspec.json.decode(self.raw)
+            data = self.decode(self.raw)
+            msgspec.structs.force_setattr(self, "_data", data)
         return data
 
     def __repr__(self) -> str:

@@ -157,7 +157,7 @@ async def test_waiting_ends_when_the_server_closes():
     assert caught.value.code == "MOCK_CLOSED"
 
 
-async def test_closing_twice_is_safe_and_frees_stalled_and_idle_sockets(body):
+async def test_closing_twice_is_safe_and_frees_stalled_and_idle_sockets(body, caplog):
     server = MockServer([Reply.stall(), Reply.text("a").stall(), Reply.text("done")])
     await server.start()
     data = json.dumps(body).encode()
@@ -174,6 +174,7 @@ async def test_closing_twice_is_safe_and_frees_stalled_and_idle_sockets(body):
         assert reader.at_eof() or reader.exception()
         writer.close()
     assert [r.outcome for r in server.requests] == ["server_closed", "server_closed", "completed"]
+    assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
     with pytest.raises(OSError):
         await asyncio.open_connection("127.0.0.1", server.port)
 

@@ -1,0 +1,53 @@
+"""Sessions of the workspace: `nox` runs the tests, `nox -l` lists the others.
+
+Another interpreter: `nox -s tests --force-python 3.13`. Arguments after `--` go to the tool.
+"""
+
+from __future__ import annotations
+
+import nox
+
+nox.needs_version = ">=2025.2"
+nox.options.default_venv_backend = "uv"
+nox.options.sessions = ["tests"]
+nox.options.error_on_missing_interpreters = True
+
+
+def sync(session: nox.Session, group: str) -> None:
+    """Install every member, editable, and one dependency group, exactly as locked."""
+    session.run_install(
+        *("uv", "sync", "--locked", "--all-packages", "--no-default-groups", f"--group={group}"),
+        f"--python={session.virtualenv.location}",
+        env={"UV_PROJECT_ENVIRONMENT": session.virtualenv.location},
+        external=True,
+    )
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Run the tests of every member and of the repository."""
+    sync(session, "test")
+    session.run("pytest", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style, formatting and the layers of the packages."""
+    sync(session, "lint")
+    session.run("ruff", "check", *session.posargs)
+    session.run("ruff", "format", "--check")
+    session.run("lint-imports", "--no-cache")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Check the types of every member's source."""
+    sync(session, "type")
+    session.run("basedpyright", *session.posargs)
+
+
+@nox.session(python=False)
+def version(session: nox.Session) -> None:
+    """Give every distribution one version: `nox -s version -- X.Y.Z`."""
+    session.run("python", "tools/set_version.py", *session.posargs)
+    session.run("uv", "lock", external=True)

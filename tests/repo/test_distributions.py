@@ -1,0 +1,167 @@
+"""Every distribution says the same about itself and the truth about what it needs."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?\s*(.*)")
+_IMPORT_NAMES = {"pyyaml": "yaml", "importlib-metadata": "importlib_metadata"}
+_CLASSIFIERS = {
+    "Intended Audience :: Developers",
+    "Programming Language :: Python :: 3",
+    "Programming Language :: Python :: 3.11",
+    "Typing :: Typed",
+}
+
+
+def requirements(member: Any) -> dict[str, str]:
+    """Name to version part of every dependency."""
+    found = [_REQUIREMENT.fullmatch(line) for line in member.project["dependencies"]]
+    return {match[1]: match[2] for match in found if match}
+
+
+def extras(member: Any) -> set[str]:
+    optional = member.project.get("optional-dependencies", {})
+    found = [_REQUIREMENT.fullmatch(line) for lines in optional.values() for line in lines]
+    return {match[1] for match in found if match}
+
+
+def imported(modules: list[Any]) -> set[str]:
+    """Top-level names of every absolute import."""
+    names: set[str] = set()
+    for module in modules:
+        for node in module.nodes:
+            if isinstance(node, ast.Import):
+                names |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+                names.add(node.module.split(".")[0])
+    return names
+
+
+def test_there_is_one_version_everywhere(members: list[Any], workspace: dict[str, Any]) -> None:
+    versions = {member.name: member.project["version"] for member in members}
+    assert set(versions.values()) == {workspace["project"]["version"]}, versions
+
+
+def test_siblings_are_pinned_in_lockstep(member: Any) -> None:
+    pins = {name: pin for name, pin in requirements(member).items() if name.startswith("dsh-")}
+    assert set(pins.values()) <= {f"=={member.project['version']}"}, pins
+
+
+def test_every_member_does_something(members: list[Any]) -> None:
+    assert [member.name for member in members if member.is_empty] == []
+
+
+def test_the_workspace_knows_every_member(members: list[Any], workspace: dict[str, Any]) -> None:
+    names = {member.name for member in members}
+    assert set(workspace["tool"]["uv"]["sources"]) == names
+
+
+def test_the_layers_name_every_member(members: list[Any], workspace: dict[str, Any]) -> None:
+    config = workspace["tool"]["importlinter"]
+    packages = {member.package for member in members}
+    assert set(config["root_packages"]) == packages
+    layered = re.findall(r"\w+", " ".join(config["contracts"][0]["layers"]))
+    assert sorted(layered) == sorted(packages)
+    assert not [contract for contract in config["contracts"] if "ignore_imports" in contract]
+
+
+def test_a_member_describes_itself_completely(member: Any) -> None:
+    project = member.project
+    assert project["requires-python"] == ">=3.11"
+    assert project["license"] == "MIT"
+    assert project["readme"] == "README.md"
+    assert project["description"]
+    assert set(project["classifiers"]) >= _CLASSIFIERS
+    assert "urls" not in project
+    assert member.pyproject["build-system"]["build-backend"] == "hatchling.build"
+    assert member.readme.startswith(f"# {member.name}\n")
+    assert (member.source / "py.typed").is_file()
+    assert list(member.directory.glob("tests/**/test_*.py")), "a member without tests"
+    assert not list(member.directory.glob("tests/**/__init__.py")), "tests are no packages"
+
+
+def test_every_third_party_import_is_declared(member: Any) -> None:
+    declared = set(requirements(member)) | extras(member)
+    allowed = {_IMPORT_NAMES.get(name, name.replace("-", "_")) for name in declared}
+    foreign = imported(member.modules) - set(sys.stdlib_module_names) - {member.package}
+    assert foreign <= allowed, foreign - allowed
+
+
+def test_every_dependency_is_used(member: Any) -> None:
+    # A bundle's rows and a profile's list name distributions; everything else imports them.
+    used = imported(member.modules)
+    data = [path for path in member.source.rglob("*") if path.suffix in {".yml", ".toml"}]
+    named = set(re.findall(r"dsh-[a-z0-9-]+", "\n".join(path.read_text() for path in data)))
+    unused = [
+        name
+        for name in requirements(member)
+        if _IMPORT_NAMES.get(name, name.replace("-", "_")) not in used and name not in named
+    ]
+    assert unused == []
+
+
+def test_entry_points_lead_to_what_they_name(member: Any) -> None:
+    groups = member.project.get("entry-points", {})
+    for group, points in groups.items():
+        for name, target in points.items():
+            module, _, attribute = target.partition(":")
+            assert module.split(".")[0] == member.package, f"{group}: {name}"
+            found: Any = importlib.import_module(module)
+            for part in attribute.split(".") if attribute else ():
+                found = getattr(found, part)
+            if group == "dsh.session_events":
+                assert found.name == name
+    rows = groups.get("dsh.plugins", {})
+    assert [name for name in rows if name.split("/")[0] != member.name] == []
+
+
+def copy_pyprojects(members: list[Any], root: Path, target: Path) -> list[Path]:
+    copies = []
+    for source in [root, *(member.directory for member in members)]:
+        copy = target / source.relative_to(root) / "pyproject.toml"
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes((source / "pyproject.toml").read_bytes())
+        copies.append(copy)
+    tool = target / "tools" / "set_version.py"
+    tool.parent.mkdir()
+    tool.write_bytes((root / "tools" / "set_version.py").read_bytes())
+    return copies
+
+
+def set_version(target: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(target / "tools" / "set_version.py"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_version_tool_changes_versions_and_pins_and_nothing_else(
+    members: list[Any], root: Path, workspace: dict[str, Any], tmp_path: Path
+) -> None:
+    copies = copy_pyprojects(members, root, tmp_path)
+    before = [copy.read_text() for copy in copies]
+    assert set_version(tmp_path, "97.98.99rc1").returncode == 0
+    after = [copy.read_text() for copy in copies]
+    assert all('\nversion = "97.98.99rc1"\n' in text for text in after)
+    assert not [
+        pin for text in after for pin in re.findall(r'"dsh-[^"]*==(?!97\.98\.99rc1")', text)
+    ]
+    set_version(tmp_path, workspace["project"]["version"])
+    assert [copy.read_text() for copy in copies] == before
+
+
+@pytest.mark.parametrize("arguments", [(), ("1.2",), ("v1.2.3",), ("1.2.3", "4.5.6"), ('1.2.3"',)])
+def test_the_version_tool_refuses_what_is_no_version(
+    members: list[Any], root: Path, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    copies = copy_pyprojects(members, root, tmp_path)
+    before = [copy.read_text() for copy in copies]
+    assert set_version(tmp_path, *arguments).returncode == 2
+    assert [copy.read_text() for copy in copies] == before

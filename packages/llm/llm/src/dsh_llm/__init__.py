@@ -1,4 +1,5 @@
 """Model vocabulary, stream protocol and adapter registry."""
+from __future__ import annotations
 
 from ._adapter import Adapter
 from ._assembler import BlockAssembler
@@ -30,6 +31,7 @@ from ._chunks import (
 )
 from ._classify import is_context_overflow, is_quota
 from ._credentials import KeyProblem, assert_usable_api_key, normalize_api_key
+from ._events import LLM, LLM_ADAPTERS_UPDATED, LLM_STREAM, AdaptersUpdated
 from ._failures import LlmError, LlmFailure
 from ._messages import (
     Message,
@@ -56,12 +58,18 @@ from ._request import (
     ToolSchema,
 )
 from ._retry import AlwaysRetry, NormalRetry, RetryConfig, RetryPolicy
+from ._runtime import AdapterRegistration, LlmRuntime, PreparedCall
 
 # More than a dozen names: this package is the vocabulary that all others speak.
 __all__ = (
+    "LLM",
+    "LLM_ADAPTERS_UPDATED",
+    "LLM_STREAM",
     "Aborted",
     "Adapter",
     "AdapterDefaults",
+    "AdapterRegistration",
+    "AdaptersUpdated",
     "AlwaysRetry",
     "BlockAssembler",
     "BlockEnd",
@@ -76,6 +84,7 @@ __all__ = (
     "LlmCallConfig",
     "LlmError",
     "LlmFailure",
+    "LlmRuntime",
     "MaxTokens",
     "Message",
     "MessageId",
@@ -84,6 +93,7 @@ __all__ = (
     "ModelSource",
     "NormalRetry",
     "PluginSource",
+    "PreparedCall",
     "PromptSection",
     "ProviderInfo",
     "ReasoningBlock",

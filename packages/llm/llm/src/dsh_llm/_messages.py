@@ -68,7 +68,7 @@ class ToolSource(
     call_id: str
 
 
-class Message(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class Message(msgspec.Struct, frozen=True, rename="camel", kw_only=True, weakref=True):
     """One message of a conversation. Tool results are user messages of one `tool-result` block."""
 
     id: MessageId

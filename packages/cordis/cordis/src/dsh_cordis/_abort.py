@@ -7,7 +7,7 @@ The first reason wins and is kept by identity.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 from ._errors import CordisError
@@ -71,7 +71,7 @@ class AbortSignal:
         return FusedSignal(signals)
 
     @asynccontextmanager
-    async def scope(self) -> AsyncIterator[None]:
+    async def scope(self) -> AsyncGenerator[None]:
         """Cancel what the block awaits as soon as the signal aborts, then raise its reason.
 
         Only for waits that this code started itself (a read, a sleep), never around plugin code.

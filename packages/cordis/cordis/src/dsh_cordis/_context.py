@@ -6,40 +6,25 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, overload
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
-from . import _events as modes
+from ._bus import EventBus
 from ._effects import Effect, EffectResult
 from ._errors import ServiceAccessError
-from ._events import Listener
 from ._fiber import Fiber
-from ._internal import Internal
 from ._kernel import Kernel
-from ._keys import (
-    AnyEventKey,
-    Bail,
-    Emit,
-    Next,
-    NextSync,
-    Parallel,
-    Serial,
-    ServiceKey,
-    SyncWaterfall,
-    Target,
-    Waterfall,
-)
+from ._keys import ServiceKey
 from ._mount import mount
 from ._services import Implementation, Realm
 from ._tasks import Hosted
 
 T = TypeVar("T")
-R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
 
 _NO_META: Mapping[str, object] = {}
 
 
-class Context:
+class Context(EventBus):
     """A place in the tree: attributes, a fiber that owns what is registered, a view of services.
 
     `Context()` is a new root. Others come from `extend` and from mounting plugins.
@@ -47,18 +32,14 @@ class Context:
 
     __slots__ = (
         "__weakref__",
-        "_events",
         "_kernel",
         "_meta",
-        "fiber",
         "realms",
         "root",
         "surfaces",
         "views",
     )
     root: Context
-    fiber: Fiber
-    """Owns what is registered through this context."""
     surfaces: tuple[Fiber, ...]
     """Kernel use: the fibers whose injected services can be read here."""
     realms: dict[str, Realm]
@@ -95,10 +76,9 @@ class Context:
 
     def extend(self, **meta: object) -> Context:
         """A child with attributes of its own and the same fiber."""
-        child = self._child(self.fiber, self.surfaces)
-        if meta:
-            child._meta = {**self._meta, **meta}
-        return child
+        return self._child(
+            self.fiber, self.surfaces, {**self._meta, **meta} if meta else self._meta
+        )
 
     def meta(self, name: str) -> object | None:
         """An own or inherited attribute, or None."""
@@ -106,18 +86,21 @@ class Context:
 
     def of_fiber(self, fiber: Fiber) -> Context:
         """Kernel use: the context of a fiber mounted here."""
-        return self._child(fiber, (fiber,))
+        return self._child(fiber, (fiber,), self._meta)
 
     def on_behalf(self, surface: Fiber) -> Context:
         """Kernel use: the `ctx` of a service's view: this owner and scope, that look-up."""
         owner = self.fiber
-        return self._child(owner, (owner,) if surface is owner else (surface, owner))
+        surfaces = (owner,) if surface is owner else (surface, owner)
+        return self._child(owner, surfaces, self._meta)
 
-    def _child(self, fiber: Fiber, surfaces: tuple[Fiber, ...]) -> Context:
+    def _child(
+        self, fiber: Fiber, surfaces: tuple[Fiber, ...], meta: Mapping[str, object]
+    ) -> Context:
         child: Context = object.__new__(type(self))
         child._kernel = self._kernel
         child._events = self._events
-        child._meta = self._meta
+        child._meta = meta
         child.root = self.root
         child.realms = self.realms
         child.views = {}
@@ -155,8 +138,9 @@ class Context:
         def withdraw() -> Awaitable[None] | None:
             holding = services.remove(realm, implementation)
             if not holding:
+                implementation.drop_views()
                 return None
-            return _all_released([fiber.released() for fiber in holding])
+            return _let_go(implementation, [fiber.released() for fiber in holding])
 
         try:
             realm = services.add(self, implementation)
@@ -168,7 +152,7 @@ class Context:
 
     if not TYPE_CHECKING:
 
-        def __getattr__(self, name):  # noqa: ANN001 - the untyped form, for notebooks and expressions
+        def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - the untyped form, for notebooks and expressions
             if name.startswith("_") or name in ("then", "prototype"):
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             if name in self._meta:
@@ -204,9 +188,12 @@ class Context:
         callback: Callable[[Context], EffectResult],
     ) -> Fiber:
         """Mount `callback(ctx)` as a child that lives while those services do."""
-        return mount(
-            self, lambda ctx, _config: callback(ctx), None, inject=keys, name=None, interpolate=None
-        )
+
+        def body(ctx: Context, _config: object) -> EffectResult:
+            return callback(ctx)
+
+        body.__name__ = getattr(callback, "__name__", "<lambda>")
+        return mount(self, body, None, inject=keys, name=None, interpolate=None)
 
     def effect(self, execute: Callable[[], EffectResult], label: str = "anonymous") -> Effect:
         """Run a setup now and own its undoing. Await the result if the setup is asynchronous.
@@ -243,132 +230,9 @@ class Context:
             effect()
             raise
 
-    # -- listening --------------------------------------------------------------------------
 
-    # fmt: off
-    @overload
-    def on(self, event: Waterfall[R, *Ts], listener: Callable[[*Ts, Next[R]], Awaitable[R]], *, prepend: bool = ..., unscoped: bool = ...) -> Effect: ...
-    @overload
-    def on(self, event: SyncWaterfall[R, *Ts], listener: Callable[[*Ts, NextSync[R]], R], *, prepend: bool = ..., unscoped: bool = ...) -> Effect: ...
-    @overload
-    def on(self, event: Serial[R, *Ts], listener: Callable[[*Ts], Awaitable[R | None] | R | None], *, prepend: bool = ..., unscoped: bool = ...) -> Effect: ...
-    @overload
-    def on(self, event: Bail[R, *Ts], listener: Callable[[*Ts], R | None], *, prepend: bool = ..., unscoped: bool = ...) -> Effect: ...
-    @overload
-    def on(self, event: Emit[*Ts] | Parallel[*Ts], listener: Callable[[*Ts], Awaitable[object] | None], *, prepend: bool = ..., unscoped: bool = ...) -> Effect: ...
-    # fmt: on
-    def on(
-        self,
-        event: AnyEventKey,
-        listener: Callable[..., Any],
-        *,
-        prepend: bool = False,
-        unscoped: bool = False,
-    ) -> Effect:
-        """Listen until this fiber unloads or the result is called.
-
-        Listeners run in order of registration, the latest prepended first. An `unscoped` one hears
-        dispatches to every target.
-        """
-        return self._listen(event, listener, prepend=prepend, unscoped=unscoped)
-
-    # fmt: off
-    @overload
-    def once(self, event: Waterfall[R, *Ts], listener: Callable[[*Ts, Next[R]], Awaitable[R]], *, prepend: bool = ..., unscoped: bool = ...) -> Effect: ...
-    @overload
-    def once(self, event: SyncWaterfall[R, *Ts], listener: Callable[[*Ts, NextSync[R]], R], *, prepend: bool = ..., unscoped: bool = ...) -> Effect: ...
-    @overload
-    def once(self, event: Serial[R, *Ts], listener: Callable[[*Ts], Awaitable[R | None] | R | None], *, prepend: bool = ..., unscoped: bool = ...) -> Effect: ...
-    @overload
-    def once(self, event: Bail[R, *Ts], listener: Callable[[*Ts], R | None], *, prepend: bool = ..., unscoped: bool = ...) -> Effect: ...
-    @overload
-    def once(self, event: Emit[*Ts] | Parallel[*Ts], listener: Callable[[*Ts], Awaitable[object] | None], *, prepend: bool = ..., unscoped: bool = ...) -> Effect: ...
-    # fmt: on
-    def once(
-        self,
-        event: AnyEventKey,
-        listener: Callable[..., Any],
-        *,
-        prepend: bool = False,
-        unscoped: bool = False,
-    ) -> Effect:
-        """Listen to one dispatch; the listener is removed before it is called."""
-
-        def first(*args: Any) -> Any:  # noqa: ANN401 - forwards whatever the event carries
-            effect()
-            return listener(*args)
-
-        effect = self._listen(event, first, prepend=prepend, unscoped=unscoped)
-        return effect
-
-    def _listen(
-        self, event: AnyEventKey, call: Callable[..., Any], *, prepend: bool, unscoped: bool
-    ) -> Effect:
-        fiber = self.fiber
-        fiber.check_active()
-        entry = self._events.entry(event)
-        label = f'ctx.on("{event.name}")'
-        if self._events.heard(Internal.LISTENER) and not event.name.startswith("internal/"):
-            replacement = self.bail(Internal.LISTENER, event, call, prepend)
-            if replacement is not None:
-                effect = fiber.register(label)
-                effect.attach(replacement)
-                return effect
-        listener = Listener(call, self, unscoped=unscoped)
-        effect = fiber.register(label)
-        entry.add(listener, prepend=prepend)
-        effect.attach(lambda: entry.remove(listener))
-        return effect
-
-    # -- dispatching ------------------------------------------------------------------------
-
-    def emit(self, event: Emit[*Ts], *args: *Ts, target: Target | None = None) -> None:
-        """Call the listeners in order; a raising one stops the rest unless the key is contained.
-
-        `target` decides who hears it; without one the key's own rule does, and without that all.
-        """
-        listeners = self._events.select(event, args, target)
-        if listeners:
-            modes.emit(event, listeners, args)
-
-    async def parallel(
-        self, event: Parallel[*Ts], *args: *Ts, target: Target | None = None
-    ) -> None:
-        """Run all listeners concurrently; raises one group of all failures."""
-        await modes.parallel(event, self._events.select(event, args, target), args)
-
-    async def serial(
-        self, event: Serial[R, *Ts], *args: *Ts, target: Target | None = None
-    ) -> R | None:
-        """Await the listeners in order; the first result that is neither None nor False."""
-        return await modes.serial(event, self._events.select(event, args, target), args)
-
-    def bail(self, event: Bail[R, *Ts], *args: *Ts, target: Target | None = None) -> R | None:
-        """Call the listeners in order; the first result that is neither None nor False."""
-        return modes.bail(event, self._events.select(event, args, target), args)
-
-    async def waterfall(
-        self,
-        event: Waterfall[R, *Ts],
-        *args: *Ts,
-        inner: Next[R],
-        target: Target | None = None,
-    ) -> R:
-        """Run the listeners around `inner`, outermost first; the outermost's result."""
-        return await modes.chain(self._events.select(event, args, target), args, inner)()
-
-    def waterfall_sync(
-        self,
-        event: SyncWaterfall[R, *Ts],
-        *args: *Ts,
-        inner: NextSync[R],
-        target: Target | None = None,
-    ) -> R:
-        """Run the listeners around `inner` without awaiting; the outermost's result."""
-        return modes.chain(self._events.select(event, args, target), args, inner)()
-
-
-async def _all_released(waits: list[asyncio.Future[None]]) -> None:
+async def _let_go(implementation: Implementation, waits: list[asyncio.Future[None]]) -> None:
     for future in waits:
         # asyncio.wait: a cancelled waiter must not cancel what others may wait for too.
         await asyncio.wait({future})
+    implementation.drop_views()

@@ -59,24 +59,28 @@ class Effect:
 
     __slots__ = (
         "_cleanup",
-        "_disposers",
-        "_outer",
         "_phase",
         "_requested",
         "_setup",
+        "disposers",
         "fiber",
         "label",
+        "outer",
     )
     fiber: Fiber
+    outer: Effect | None
+    """The effect that this one moved into."""
+    disposers: list[Disposer]
+    """What is to be undone, in order of registration."""
     label: str
 
     def __init__(self, fiber: Fiber, label: str) -> None:
         self.fiber = fiber
         self.label = label
-        self._disposers: list[Disposer] = []
+        self.disposers = []
         self._phase = _Phase.SETUP
         self._requested = False
-        self._outer: Effect | None = None
+        self.outer = None
         self._setup: tuple[asyncio.Task[None], Completion] | None = None
         self._cleanup: asyncio.Task[None] | None = None
 
@@ -98,40 +102,47 @@ class Effect:
     def join(self) -> Awaitable[None] | None:
         """Undo, or wait for the undoing that someone else started. For structural owners."""
         if not self._requested:
-            return self()
+            pending = self()
+            if isinstance(pending, Completion):
+                pending.claim()
+            return pending
         running = self._cleanup or (self._setup[0] if self._setup is not None else None)
-        return None if running is None or running.done() else Completion(running, self.fiber)
+        if running is None or running.done():
+            return None
+        joined = Completion(running, self.fiber)
+        joined.claim()
+        return joined
 
     def info(self) -> EffectInfo:
         """The effect and the effects that moved into it."""
-        inner = (d.info() for d in self._disposers if isinstance(d, Effect))
+        inner = (d.info() for d in self.disposers if isinstance(d, Effect))
         return EffectInfo(self.label, tuple(inner))
 
     @property
     def empty(self) -> bool:
         """Whether there is nothing to undo."""
-        return not self._disposers
+        return not self.disposers
 
     # -- setting up -------------------------------------------------------------------------
 
     def attach(self, disposer: Disposer) -> None:
         """Complete a synchronous setup that needs exactly this undone."""
-        self._disposers.append(disposer)
+        self.disposers.append(disposer)
         self._phase = _Phase.LIVE
 
     def open(self, execute: Callable[[], EffectResult]) -> None:
         """Run the setup; what is asynchronous about it goes on in a task of the owner."""
         try:
             pending = self._collect(execute())
+            if pending is not None:
+                task = self.fiber.kernel.start(
+                    self._open_later(pending), fiber=self.fiber, name=f"effect {self.label}"
+                )
+                self._setup = (task, Completion(task, self.fiber))
+                return
         except BaseException:
             self._roll_back()
             raise
-        if pending is not None:
-            task = self.fiber.kernel.start(
-                self._open_later(pending), fiber=self.fiber, name=f"effect {self.label}"
-            )
-            self._setup = (task, Completion(task, self.fiber))
-            return
         self._phase = _Phase.LIVE
         if self._requested:
             self._begin()
@@ -155,12 +166,20 @@ class Effect:
         if isinstance(result, AsyncIterator):
             return cast("AsyncIterator[Any]", result)
         if isinstance(result, Iterator):
-            for disposer in result:
-                self._take(disposer)
+            self._pull(cast("Iterator[Any]", result))
             return None
         if inspect.isawaitable(result):
             return result
         raise TypeError("Invalid effect")
+
+    def _pull(self, disposers: Iterator[Any]) -> None:
+        try:
+            for disposer in disposers:
+                self._take(disposer)
+        finally:
+            close = getattr(disposers, "close", None)
+            if close is not None:
+                close()
 
     def _take(self, disposer: object) -> None:
         if isinstance(disposer, HasEffect):
@@ -170,10 +189,10 @@ class Effect:
         if isinstance(disposer, Effect):
             # Yielding the exact disposer orders it here; a wrapper of it stays a sibling.
             if disposer.fiber is self.fiber and disposer.fiber.release(disposer):
-                disposer._outer = self
+                disposer.outer = self
         elif not callable(disposer):
             raise TypeError("Invalid effect")
-        self._disposers.append(cast("Disposer", disposer))
+        self.disposers.append(cast("Disposer", disposer))
 
     async def _open_later(self, pending: Awaitable[Any] | AsyncIterator[Any]) -> None:
         failure = await outcome(self._drive(pending))
@@ -252,8 +271,8 @@ class Effect:
 
     def _unwind(self, errors: list[BaseException]) -> Awaitable[None] | None:
         """Run disposers in reverse order up to the first that has to be awaited."""
-        while self._disposers:
-            disposer = self._disposers.pop()
+        while self.disposers:
+            disposer = self.disposers.pop()
             try:
                 pending = disposer.join() if isinstance(disposer, Effect) else disposer()
             except Exception as error:  # noqa: BLE001 - containment: later disposers still run
@@ -275,14 +294,14 @@ class Effect:
     def forget(self) -> None:
         """Leave the owner without running anything: what was to be undone is gone already."""
         self._requested = True
-        self._disposers.clear()
+        self.disposers.clear()
         if self._phase is not _Phase.CLEANING:
             self._end()
 
     def _end(self) -> None:
         self._phase = _Phase.GONE
-        outer = self._outer
+        outer = self.outer
         if outer is None:
             self.fiber.release(self)
-        elif self in outer._disposers:
-            outer._disposers.remove(self)
+        elif self in outer.disposers:
+            outer.disposers.remove(self)

@@ -1,4 +1,5 @@
 """The error base of the whole product."""
+
 from __future__ import annotations
 
 

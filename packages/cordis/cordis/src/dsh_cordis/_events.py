@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ._errors import CordisError
 from ._keys import AnyEventKey, Target
@@ -117,6 +117,12 @@ class EventTable:
         """The listeners of one dispatch, after telling the dispatch observers."""
         if self.observers is not None:
             self._observe(event, args, target)
+        return self.listeners(event, args, target)
+
+    def listeners(
+        self, event: AnyEventKey, args: tuple[Any, ...], target: Target | None
+    ) -> tuple[Listener, ...]:
+        """The listeners that a dispatch would reach; nobody is told."""
         entry = self._lists.get(event.name)
         if entry is None:
             return ()
@@ -146,7 +152,7 @@ class EventTable:
 def emit(event: AnyEventKey, listeners: tuple[Listener, ...], args: tuple[Any, ...]) -> None:
     """Call in order; results of asynchronous listeners become tasks of the listeners' fibers."""
     if event.contained:
-        _emit_contained(event, listeners, args)
+        emit_contained(event, listeners, args)
         return
     for listener in listeners:
         result = listener.call(*args)
@@ -154,9 +160,10 @@ def emit(event: AnyEventKey, listeners: tuple[Listener, ...], args: tuple[Any, .
             _own(event, listener, result)
 
 
-def _emit_contained(
+def emit_contained(
     event: AnyEventKey, listeners: tuple[Listener, ...], args: tuple[Any, ...]
 ) -> None:
+    """Like `emit`, with a raising listener logged and skipped."""
     for listener in listeners:
         try:
             result = listener.call(*args)
@@ -212,7 +219,7 @@ async def serial(event: AnyEventKey, listeners: tuple[Listener, ...], args: tupl
         try:
             result = listener.call(*args)
             if inspect.isawaitable(result):
-                result = await cast("Awaitable[Any]", result)
+                result = await result
         except Exception as error:
             if not event.contained:
                 raise

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from ._effects import Effect, EffectInfo, HasEffect
 from ._errors import CordisError
+from ._events import emit_contained
 from ._internal import Internal
-from ._kernel import CURRENT_FIBER, Kernel, outcome
+from ._kernel import Kernel, outcome
 from ._report import log_failure
+from ._settling import OnlyFiber, Settling, inactive, self_wait
 from ._tasks import TaskSet
 
 if TYPE_CHECKING:
-
     from ._context import Context
     from ._keys import ServiceKey
     from ._plugin import PluginRecord
@@ -123,12 +124,9 @@ class Fiber(HasEffect):
     @property
     def name(self) -> str:
         """The nearest named plugin upward, else `root`."""
-        fiber: Fiber | None = self
-        while fiber is not None:
-            if fiber._plugin is not None and fiber._plugin.name:
-                return fiber._plugin.name
-            fiber = fiber.parent
-        return "root"
+        if self._plugin is not None and self._plugin.name:
+            return self._plugin.name
+        return "root" if self.parent is None else self.parent.name
 
     @property
     def active(self) -> bool:
@@ -142,8 +140,8 @@ class Fiber(HasEffect):
 
     def __await__(self) -> Generator[Any, None, Fiber]:
         if self.inertia is not None and self.inertia is asyncio.current_task():
-            raise _self_wait("its own activation")
-        yield from self._quiet().__await__()
+            raise self_wait("its own activation")
+        yield from self.quiet().__await__()
         if self.error is not None:
             raise self.error
         return self
@@ -157,12 +155,12 @@ class Fiber(HasEffect):
         if self.parent is None:
             return self._dispose_root()
         if self.uid is None:
-            return _Settling(None)
+            return Settling(None)
         self.uid = None
-        _contained(self, "observer of its disposal", lambda: self.ctx.emit(Internal.PLUGIN, self))
-        self.kernel.services.unwatch(self)
+        events = self.kernel.events
+        emit_contained(Internal.PLUGIN, events.select(Internal.PLUGIN, (self,), None), (self,))
         self._leave()
-        return _Settling(self)
+        return Settling(self)
 
     def restart(self) -> Awaitable[None]:
         """Unload and load again; clears a failure. Raises INACTIVE_EFFECT once disposed."""
@@ -173,7 +171,7 @@ class Fiber(HasEffect):
             self._leave()
         else:
             self._advance()
-        return _Settling(self)
+        return Settling(self)
 
     async def update(self, config: object, *, no_save: bool = False) -> None:
         """Replace the configuration.
@@ -186,15 +184,18 @@ class Fiber(HasEffect):
             self._raw = config
             await self.restart()
             return
-        self._resolve(config)
+        resolved = self._resolve(config)
 
         async def replace() -> None:
             self._raw = config
             await self.restart()
 
         await self.ctx.waterfall(
-            Internal.UPDATE, self, config, no_save, inner=replace, target=_Only(self)
+            Internal.UPDATE, self, config, no_save, inner=replace, target=OnlyFiber(self)
         )
+        if self._raw is not config:  # accepted in place: a later restart keeps it too
+            self._raw = config
+            self.config = resolved
 
     def get_effects(self) -> tuple[EffectInfo, ...]:
         """What is registered now, in order, as a tree."""
@@ -205,7 +206,7 @@ class Fiber(HasEffect):
     def check_active(self) -> None:
         """Raises INACTIVE_EFFECT when nothing may be registered here."""
         if self.uid is None or self.state is UNLOADING:
-            raise _inactive()
+            raise inactive()
 
     def register(self, label: str) -> Effect:
         """A new effect, registered before its setup runs."""
@@ -252,9 +253,14 @@ class Fiber(HasEffect):
 
     def begin(self) -> None:
         """Start the life of a mounted fiber."""
-        if self.uid is None:
-            return
         self.kernel.services.watch(self)
+        parent = self.parent
+        while parent is not None:
+            if parent.uid is None or parent.state is UNLOADING:
+                # An observer of the mount disposed an owner: what is half born never runs.
+                self.dispose()
+                return
+            parent = parent.parent
         self._advance()
 
     def dependency_changed(self) -> None:
@@ -278,7 +284,7 @@ class Fiber(HasEffect):
     def end_with_parent(self) -> Awaitable[None] | None:
         """Dispose, or join the disposal that someone else started."""
         self.dispose()
-        return None if self.inertia is None else self._quiet()
+        return None if self.inertia is None else self.quiet()
 
     # -- states -----------------------------------------------------------------------------
 
@@ -301,6 +307,9 @@ class Fiber(HasEffect):
         """Begin to load if nothing is missing."""
         if self.uid is None or self.error is not None or self.state not in (PENDING, FAILED):
             return
+        self._load_or_wait()
+
+    def _load_or_wait(self) -> None:
         found = self.kernel.services.resolve(self)
         if found is None:
             self._set_state(PENDING)
@@ -376,31 +385,30 @@ class Fiber(HasEffect):
             return raw
         from ._config import validate_config  # not needed by trees of plugins without Config
 
-        return validate_config(plugin.config, raw, where=self.name)
+        kind: type[object] = plugin.config
+        return validate_config(kind, raw, where=self.name)
 
     async def _unload(self) -> None:
         await self._tasks.stop_all()
-        # Started in reverse order, the asynchronous ones overlap, all are awaited.
-        waits: list[asyncio.Task[BaseException | None]] = []
+        # Started in reverse order; the asynchronous ones run in tasks of their own and overlap.
+        waits: list[tuple[Effect, Awaitable[None]]] = []
         for effect in reversed(tuple(self._effects)):
-            pending = _contained(self, f"cleanup of {effect.label}", effect.join)
+            try:
+                pending = effect.join()
+            except Exception as error:  # noqa: BLE001 - containment: a failing teardown does not stop its peers
+                log_failure(self, f"cleanup of {effect.label}", error)
+                continue
             if pending is not None:
-                waits.append(
-                    self.kernel.start(
-                        outcome(pending), fiber=self, name=f"cleanup of {effect.label}"
-                    )
-                )
-        for task in waits:
-            await asyncio.wait({task})
-            error = task.result()
-            if error is not None:
-                log_failure(self, task.get_name(), error)
-        await self._tasks.stop_all()
-        self._effects.clear()
+                waits.append((effect, pending))
+        for effect, pending in waits:
+            failure = await outcome(pending)
+            if failure is not None:
+                log_failure(self, f"cleanup of {effect.label}", failure)
         self._unloaded()
 
     def _unloaded(self) -> None:
         self.snapshot.clear()
+        self.ctx.views.clear()
         self._rerun = False
         released, self._released = self._released, []
         for future in released:
@@ -409,75 +417,26 @@ class Fiber(HasEffect):
         if self.parent is None:
             self._set_state(ACTIVE)
         elif self.uid is None:
+            self.kernel.services.unwatch(self)
             self._set_state(DISPOSED)
             if self.mounted is not None:
                 self.mounted.forget()
         elif self.error is not None:
             self._set_state(FAILED)
         else:
-            self._set_state(PENDING)
-            self._advance()
+            self._load_or_wait()
 
     def _dispose_root(self) -> Awaitable[None]:
-        if self.state is ACTIVE and (self._effects or self._tasks):
+        if self.state is ACTIVE:
             self._set_state(UNLOADING)
             self._ensure_task()
-        return _Settling(self)
+        return Settling(self)
 
-    async def _quiet(self) -> None:
+    async def quiet(self) -> None:
+        """Wait until no load or unload is in flight; never raises what they raised."""
         while (task := self.inertia) is not None:
             await asyncio.wait({task})
 
     def _check_alive(self) -> None:
         if self.uid is None:
-            raise _inactive()
-
-
-class _Settling(Awaitable[None]):
-    """Waits until a fiber has come to rest; `None` is at rest already."""
-
-    __slots__ = ("_fiber",)
-
-    def __init__(self, fiber: Fiber | None) -> None:
-        self._fiber = fiber
-
-    def __await__(self) -> Generator[Any, None, None]:
-        fiber = self._fiber
-        if fiber is None:
-            return
-        waiter = CURRENT_FIBER.get()
-        while waiter is not None:
-            if waiter is fiber and fiber.inertia is not None:
-                raise _self_wait("its own disposal or restart")
-            waiter = waiter.parent
-        yield from fiber._quiet().__await__()  # noqa: SLF001 - the fiber's own result
-        if fiber.uid is not None and fiber.error is not None:
-            raise fiber.error
-
-
-class _Only:
-    """Admits the listeners that one fiber registered."""
-
-    __slots__ = ("_fiber",)
-
-    def __init__(self, fiber: Fiber) -> None:
-        self._fiber = fiber
-
-    def accepts(self, ctx: Context) -> bool:
-        return ctx.fiber is self._fiber
-
-
-def _contained(fiber: Fiber, what: str, call: Callable[[], Any]) -> Any:  # noqa: ANN401 - what `call` returns
-    try:
-        return call()
-    except Exception as error:  # noqa: BLE001 - containment: one failing teardown does not stop its peers
-        log_failure(fiber, what, error)
-        return None
-
-
-def _inactive() -> CordisError:
-    return CordisError("cannot create effect on inactive context", code="INACTIVE_EFFECT")
-
-
-def _self_wait(what: str) -> CordisError:
-    return CordisError(f"a fiber cannot await {what}: request it and return", code="SELF_DISPOSAL")
+            raise inactive()

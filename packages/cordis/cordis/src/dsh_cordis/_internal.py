@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from ._keys import AnyEventKey, Bail, Emit, SyncWaterfall, Waterfall
+from ._keys import AnyEventKey, Bail, Emit, SyncWaterfall, Target, Waterfall
 
 if TYPE_CHECKING:
-    pass
+    from ._fiber import Fiber, FiberState  # noqa: F401 - named by the keys below
 
 
 class Internal:
@@ -38,5 +38,5 @@ class Internal:
     )
     """`(event, listener, prepend)` before each registration; a disposer replaces it."""
 
-    DISPATCH: Final = Emit[str, str, "tuple[Any, ...]", "Target | None"]("internal/dispatch")
+    DISPATCH: Final = Emit[str, str, tuple[Any, ...], Target | None]("internal/dispatch")
     """`(mode, name, args, target)` before each dispatch that is not internal. Raising blocks it."""

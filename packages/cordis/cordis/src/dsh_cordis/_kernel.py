@@ -71,6 +71,10 @@ class Completion(Awaitable[Any]):
         self._claimed = False
         task.add_done_callback(self._report)
 
+    def claim(self) -> None:
+        """Promise to await it later: its failure is not logged."""
+        self._claimed = True
+
     def __await__(self) -> Generator[Any, None, Any]:
         self._claimed = True
         if not self._task.done():

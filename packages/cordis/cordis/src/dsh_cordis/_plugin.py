@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ._errors import CordisError
 from ._keys import ServiceKey
@@ -32,20 +32,36 @@ def normalise(plugin: object) -> PluginRecord:
 
     A module that defines `default` is that plugin. Raises CordisError for anything else.
     """
-    if isinstance(plugin, ModuleType) and "default" in vars(plugin):
-        return normalise(vars(plugin)["default"])
+    if isinstance(plugin, ModuleType):
+        return _module(plugin)
     if isinstance(plugin, type) and issubclass(plugin, Service):
         return _record(plugin, _service_body(plugin), plugin.name or plugin.__name__)
-    apply = getattr(plugin, "apply", None)
+    return _object(plugin, is_class=isinstance(plugin, type))
+
+
+def _module(module: ModuleType) -> PluginRecord:
+    members = vars(module)
+    if "default" in members:
+        return normalise(members["default"])
+    if callable(members.get("apply")):
+        name = members.get("name") or module.__name__.rpartition(".")[2]
+        return _record(module, members["apply"], name)
+    raise _invalid(module)
+
+
+def _object(form: Any, *, is_class: bool) -> PluginRecord:  # noqa: ANN401 - authors' data
+    apply = getattr(form, "apply", None)
+    name = getattr(form, "name", None)
     if callable(apply):
-        name = getattr(plugin, "name", None)
-        if name is None and isinstance(plugin, ModuleType):
-            name = plugin.__name__.rpartition(".")[2]
-        return _record(plugin, cast("Callable[..., Any]", apply), name)
-    if callable(plugin) and not isinstance(plugin, type):
-        name = getattr(plugin, "name", None) or getattr(plugin, "__name__", None)
-        return _record(plugin, plugin, None if name == "<lambda>" else name)
-    raise CordisError(
+        return _record(form, apply, name)
+    if callable(form) and not is_class:
+        name = name or getattr(form, "__name__", None)
+        return _record(form, form, None if name == "<lambda>" else name)
+    raise _invalid(form)
+
+
+def _invalid(plugin: object) -> CordisError:
+    return CordisError(
         'invalid plugin, expect function or object with an "apply" method, '
         f"received {type(plugin).__name__}",
         code="INVALID_PLUGIN",

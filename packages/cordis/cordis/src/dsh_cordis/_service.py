@@ -90,7 +90,7 @@ def bind(service: Service, ctx: Context, surface: Fiber) -> Service:
 def unwrap(value: T) -> T:
     """The service behind a view, for identity; any other value as it is."""
     if "_view_of" in type(value).__dict__:
-        return cast("Any", value)._view_target
+        return cast("Any", value)._view_target  # noqa: SLF001 - the slot of a view
     return value
 
 
@@ -104,6 +104,7 @@ def _view_class(cls: type[Service]) -> type[Service]:
             "__doc__": cls.__doc__,
             "_view_of": cls,
         }
-        known = type(cls)(cls.__name__, (cls,), namespace)
+        metaclass: Any = type(cls)
+        known = metaclass(cls.__name__, (cls,), namespace)
         type.__setattr__(cls, "_view_class", known)
     return known

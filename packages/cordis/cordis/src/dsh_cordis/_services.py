@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ._errors import CordisError, ServiceAccessError
 from ._internal import Internal
 from ._report import log_failure
-from ._service import Service, bind
+from ._service import Service, bind, unwrap
 
 if TYPE_CHECKING:
     from ._context import Context
@@ -34,7 +34,7 @@ class Realm:
 class Implementation:
     """One provided value."""
 
-    __slots__ = ("_holders", "available", "bound", "fiber", "key", "value")
+    __slots__ = ("_holders", "available", "fiber", "key", "value")
 
     def __init__(
         self,
@@ -44,10 +44,9 @@ class Implementation:
         available: Callable[[Context], bool] | None,
     ) -> None:
         self.key = key
-        self.value = value
+        self.value = unwrap(value)
         self.fiber = fiber
         self.available = available
-        self.bound = isinstance(value, Service)
         self._holders: weakref.WeakSet[Context] = weakref.WeakSet()
 
     def seen_from(self, ctx: Context) -> bool:
@@ -64,12 +63,13 @@ class Implementation:
 
     def view(self, ctx: Context) -> Any:  # noqa: ANN401 - the key types it where it is read
         """The value as `ctx` gets it: services are bound to the caller, other values are shared."""
-        if not self.bound:
-            return self.value
+        value = self.value
+        if not isinstance(value, Service):
+            return value
         held = ctx.views.get(self.key.name)
         if held is not None and held[0] is self:
             return held[1]
-        view = bind(self.value, ctx, self.fiber)
+        view = bind(value, ctx, self.fiber)
         ctx.views[self.key.name] = (self, view)
         self._holders.add(ctx)
         return view
@@ -162,13 +162,11 @@ class ServiceTable:
         if fiber.snapshot.get(name) is implementation:
             del fiber.snapshot[name]
         self._announce(realm, implementation, None)
-        holding = [
+        return [
             one
             for one in self._dependents.get(realm, ())
             if one.snapshot.get(name) is implementation
         ]
-        implementation.drop_views()
-        return holding
 
     def activity_changed(self, fiber: Fiber) -> None:
         """Re-evaluate the dependents of everything `fiber` provides."""

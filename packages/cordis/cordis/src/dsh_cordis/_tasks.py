@@ -81,20 +81,17 @@ class TaskSet:
 
     async def stop_all(self) -> None:
         """Stop every task and wait until the last has ended."""
-        me = asyncio.current_task()
-        while waiting := {task for task in self._live if task is not me}:
-            for task in waiting:
-                self._live[task].stop(self._fiber)
-            _, late = await asyncio.wait(waiting, timeout=STOP_WARNING_S)
-            if late:
-                names = ", ".join(sorted(task.get_name() for task in late))
-                log.warning(
-                    "%r still waits for: %s",
-                    self._fiber.name,
-                    names,
-                    extra={"fiber": self._fiber.name},
-                )
-                await asyncio.wait(late)
+        waiting = set(self._live)
+        if not waiting:
+            return
+        for task in waiting:
+            self._live[task].stop(self._fiber)
+        _, late = await asyncio.wait(waiting, timeout=STOP_WARNING_S)
+        if late:
+            names = ", ".join(sorted(task.get_name() for task in late))
+            owner = self._fiber.name
+            log.warning("%r still waits for: %s", owner, names, extra={"fiber": owner})
+            await asyncio.wait(late)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._live.pop(task, None)

@@ -1,0 +1,212 @@
+"""Request bodies: what the conversation looks like on the wire."""
+
+from __future__ import annotations
+
+import re
+import weakref
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from dsh_llm import (
+    Message,
+    ReasoningBlock,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    text_of,
+)
+from msgspec import UNSET
+
+from ._calls import is_json_object
+from ._wire import clean
+
+if TYPE_CHECKING:
+    from dsh_llm import GenerateOptions, ToolSchema
+
+_encode = msgspec.json.Encoder().encode
+_NO_OUTPUT: Final = "(no output)"
+_NO_RESULT: Final = "(no result of this call was recorded)"
+_BAD_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
+_MAX_NAME: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """One message in wire form: its own JSON, the calls it makes, the results it brings."""
+
+    own: bytes
+    calls: tuple[str, ...] = ()
+    results: tuple[tuple[str, bytes], ...] = ()
+
+
+class RequestEncoder:
+    """Builds bodies; a message that was sent before is not encoded again.
+
+    What is kept lives as long as its message does.
+    """
+
+    def __init__(self) -> None:
+        self._thinking = _Kept(thinking=True)
+        self._plain = _Kept(thinking=False)
+        self._tools: tuple[tuple[ToolSchema, ...], bytes] = ((), b"")
+
+    def encode(self, options: GenerateOptions, effort: str) -> tuple[bytes, list[Encoded]]:
+        """The body of a request with reasoning `effort` (`off` for none), and its messages."""
+        thinking = effort != "off"
+        kept = self._thinking if thinking else self._plain
+        encoded = [kept.encoded(message) for message in options.messages]
+        config = options.config
+        head: dict[str, Any] = {"model": config.model}
+        tail: dict[str, Any] = {
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "thinking": {"type": "enabled" if thinking else "disabled"},
+        }
+        if thinking:
+            tail["reasoning_effort"] = effort
+        if config.temperature is not UNSET:
+            tail["temperature"] = config.temperature
+        if config.max_tokens is not UNSET:
+            tail["max_tokens"] = config.max_tokens
+        if config.stop is not UNSET:
+            tail["stop"] = config.stop
+        parts = in_wire_order(encoded)
+        if options.system:
+            parts.insert(0, _encode({"role": "system", "content": clean(options.system)}))
+        body = b"".join(
+            (
+                _encode(head)[:-1],
+                b',"messages":[',
+                b",".join(parts),
+                b"],",
+                self._encoded_tools(options.tools),
+                _encode(tail)[1:],
+            )
+        )
+        return body, encoded
+
+    def _encoded_tools(self, tools: tuple[ToolSchema, ...]) -> bytes:
+        if not tools:
+            return b""
+        known, raw = self._tools
+        if known is not tools and known != tools:
+            raw = b'"tools":' + _encode([_tool(tool) for tool in tools]) + b","
+            self._tools = (tools, raw)
+        return raw
+
+
+class _Kept:
+    """Encoded messages by identity.
+
+    Messages are equal by content, which would make hashing one cost as much as encoding it. An
+    entry goes when its message does, before another object can get the same address.
+    """
+
+    __slots__ = ("_entries", "_thinking")
+
+    def __init__(self, *, thinking: bool) -> None:
+        self._thinking = thinking
+        self._entries: dict[int, tuple[weakref.ref[Message], Encoded]] = {}
+
+    def encoded(self, message: Message) -> Encoded:
+        key = id(message)
+        entry = self._entries.get(key)
+        if entry is not None:
+            return entry[1]
+        entries = self._entries
+        made = encode_message(message, thinking=self._thinking)
+        entries[key] = (weakref.ref(message, lambda _: entries.pop(key, None)), made)
+        return made
+
+
+def encode_message(message: Message, *, thinking: bool) -> Encoded:
+    """`message` in wire form. Blocks of a kind that the wire has no place for are left out."""
+    text = clean(text_of(message.content))
+    if message.role == "assistant":
+        return _assistant(message, text, thinking=thinking)
+    results = tuple(
+        (block.tool_call_id, _tool_message(block.tool_call_id, _result_text(block)))
+        for block in message.content
+        if isinstance(block, ToolResultBlock)
+    )
+    if results and not text:
+        return Encoded(b"", (), results)
+    return Encoded(_encode({"role": message.role, "content": text}), (), results)
+
+
+def in_wire_order(messages: Iterable[Encoded]) -> list[bytes]:
+    """The wire's messages, every call followed by exactly one result before anything else.
+
+    What stands between a call and its result waits until after it. A call whose result is not
+    there gets one that says so; a result without its call is left out: servers refuse both, and
+    with them the whole conversation.
+    """
+    out: list[bytes] = []
+    waiting: list[bytes] = []
+    unanswered: dict[str, None] = {}
+    for message in messages:
+        for call_id, raw in message.results:
+            if call_id in unanswered:
+                del unanswered[call_id]
+                out.append(raw)
+        if waiting and not unanswered:
+            out += waiting
+            waiting = []
+        if not message.own:
+            continue
+        if unanswered and not message.calls and not _is_assistant(message):
+            waiting.append(message.own)
+            continue
+        out += _settled(unanswered, waiting)
+        unanswered, waiting = dict.fromkeys(message.calls), []
+        out.append(message.own)
+    return out + _settled(unanswered, waiting)
+
+
+def _settled(unanswered: Iterable[str], waiting: list[bytes]) -> list[bytes]:
+    return [_tool_message(call_id, _NO_RESULT) for call_id in unanswered] + waiting
+
+
+def _is_assistant(message: Encoded) -> bool:
+    return message.own.startswith(b'{"role":"assistant"')
+
+
+def _assistant(message: Message, text: str, *, thinking: bool) -> Encoded:
+    calls = [block for block in message.content if isinstance(block, ToolCallBlock)]
+    wire: dict[str, Any] = {"role": "assistant", "content": text}
+    if thinking:
+        # Required on every message while thinking is on, empty where there was none.
+        blocks = (block for block in message.content if isinstance(block, ReasoningBlock))
+        wire["reasoning_content"] = clean("".join(block.text for block in blocks))
+    if calls:
+        wire["tool_calls"] = [_call(call) for call in calls]
+    return Encoded(_encode(wire), tuple(call.id for call in calls))
+
+
+def _call(call: ToolCallBlock) -> dict[str, Any]:
+    # The model invents names and breaks off arguments; both come back to it as an error result,
+    # but a server that is strict would refuse the conversation for them.
+    name = _BAD_NAME.sub("_", call.name)[:_MAX_NAME] or "unnamed"
+    arguments = call.arguments if is_json_object(call.arguments) else "{}"
+    function = {"name": name, "arguments": clean(arguments)}
+    return {"id": clean(call.id), "type": "function", "function": function}
+
+
+def _tool_message(call_id: str, text: str) -> bytes:
+    return _encode({"role": "tool", "tool_call_id": clean(call_id), "content": text})
+
+
+def _result_text(block: ToolResultBlock) -> str:
+    parts = [item.text for item in block.content if isinstance(item, TextBlock)]
+    return clean("\n".join(parts)) or _NO_OUTPUT
+
+
+def _tool(tool: ToolSchema) -> dict[str, Any]:
+    function = {
+        "name": tool.name,
+        "description": clean(tool.description),
+        "parameters": tool.parameters,
+    }
+    return {"type": "function", "function": function}

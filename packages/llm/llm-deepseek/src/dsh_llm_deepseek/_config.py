@@ -1,0 +1,178 @@
+"""The configuration of the provider and what it amounts to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+import msgspec
+from dsh_cordis import ConfigError
+from dsh_llm import (
+    Effort,
+    ModelInfo,
+    NormalRetry,
+    ReasoningInfo,
+    RetryConfig,
+    RetryPolicy,
+)
+from msgspec import UNSET, Meta, UnsetType
+
+PROVIDER: Final = "deepseek-official"
+DEFAULT_BASE_URL: Final = "https://api.deepseek.com"
+BASE_URL_ENV: Final = "DEEPSEEK_BASE_URL"
+
+Tokens: TypeAlias = Annotated[int, Meta(gt=0, le=2**53 - 1)]
+TimeoutMs: TypeAlias = Annotated[float, Meta(gt=0, le=2147483647)]
+Name: TypeAlias = Annotated[str, Meta(min_length=1)]
+EffortId: TypeAlias = Literal["off", "low", "high", "max"]
+
+_EFFORTS: Final = (
+    Effort("off", "Off", "answers without thinking first"),
+    Effort("low", "Low", "thinks briefly"),
+    Effort("high", "High", "thinks before it answers"),
+    Effort("max", "Max", "thinks as long as it takes"),
+)
+
+
+class ModelEntry(
+    msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True
+):
+    """One model of the catalogue; what is absent comes from the provider's own fields."""
+
+    id: Name
+    name: Name | UnsetType = UNSET
+    description: str | UnsetType = UNSET
+    context_window: Tokens | UnsetType = UNSET
+    """Tokens that prompt and answer may fill together."""
+    max_tokens: Tokens | UnsetType = UNSET
+    """Output limit, in tokens."""
+    input_modalities: tuple[Name, ...] = ("text",)
+
+
+class Config(msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
+    """All optional: with a key in the environment nothing needs to be set."""
+
+    api_key_env: Name = "DEEPSEEK_API_KEY"
+    """Name of the variable that holds the key, read when a request is made; never the key."""
+    base_url: Name | UnsetType = msgspec.field(name="baseURL", default=UNSET)
+    """Else `DEEPSEEK_BASE_URL` of the environment, else https://api.deepseek.com."""
+    thinking: Literal["enabled", "disabled"] = "enabled"
+    reasoning_effort: EffortId | UnsetType = UNSET
+    """Of requests that name none; `high` unless thinking is disabled."""
+    max_tokens: Tokens = 256_000
+    """Output limit of requests and models that name none, in tokens."""
+    default_context_window: Tokens = 1_000_000
+    """Of models that name none, in tokens."""
+    models: tuple[ModelEntry, ...] = (
+        ModelEntry(id="deepseek-v4-flash"),
+        ModelEntry(id="deepseek-v4-pro"),
+    )
+    """Models with facts of their own; every other id is passed through with the defaults."""
+    stream_idle_timeout_ms: TimeoutMs = 300_000
+    """How long the provider may stay silent."""
+    stream_total_timeout_ms: TimeoutMs = 3_600_000
+    """How long one answer may take altogether."""
+    connect_timeout_ms: TimeoutMs = 30_000
+    retry_policy: RetryConfig | UnsetType = UNSET
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """A checked configuration, resolved once for the life of the plugin."""
+
+    api_key_env: str
+    base_url: str
+    host: str
+    is_tls: bool
+    is_loopback: bool
+    default_effort: str
+    efforts: tuple[Effort, ...]
+    max_tokens: int
+    context_window: int
+    models: dict[str, ModelEntry]
+    idle_timeout_ms: float
+    total_timeout_ms: float
+    connect_timeout_ms: float
+    retry_policy: RetryPolicy
+
+    def model_info(self, model: str) -> ModelInfo:
+        """The facts of `model`, listed or not."""
+        entry = self.models.get(model) or ModelEntry(id=model)
+        return ModelInfo(
+            provider=PROVIDER,
+            id=model,
+            name=model if entry.name is UNSET else entry.name,
+            description=entry.description,
+            input_modalities=entry.input_modalities,
+            context_window=(
+                self.context_window if entry.context_window is UNSET else entry.context_window
+            ),
+            default_max_tokens=self.max_tokens if entry.max_tokens is UNSET else entry.max_tokens,
+            reasoning=ReasoningInfo(self.efforts, self.default_effort),
+        )
+
+
+def resolve_profile(config: Config, environment_base_url: str | None) -> Profile:
+    """`config` with the environment's base URL where it has none.
+
+    Raises `ConfigError` for a base URL that is none, an effort without thinking, two models of
+    one id, and a contradictory retry policy.
+    """
+    disabled = config.thinking == "disabled"
+    effort = config.reasoning_effort
+    if disabled and effort not in (UNSET, "off"):
+        raise ConfigError(
+            f"reasoningEffort {effort!r} needs thinking: enable it or set the effort to 'off'"
+        )
+    models = {entry.id: entry for entry in config.models}
+    if len(models) != len(config.models):
+        raise ConfigError("models names an id twice")
+    named, base_url = "baseURL", config.base_url
+    if base_url is UNSET:
+        named, base_url = BASE_URL_ENV, environment_base_url or DEFAULT_BASE_URL
+    base_url, host, is_tls = _endpoint(base_url, named)
+    default = "off" if disabled else "high"
+    retry = config.retry_policy
+    return Profile(
+        api_key_env=config.api_key_env,
+        base_url=base_url,
+        host=host,
+        is_tls=is_tls,
+        is_loopback=_is_loopback(host),
+        default_effort=default if effort is UNSET else effort,
+        efforts=_EFFORTS[:1] if disabled else _EFFORTS,
+        max_tokens=config.max_tokens,
+        context_window=config.default_context_window,
+        models=models,
+        idle_timeout_ms=config.stream_idle_timeout_ms,
+        total_timeout_ms=config.stream_total_timeout_ms,
+        connect_timeout_ms=config.connect_timeout_ms,
+        retry_policy=NormalRetry() if retry is UNSET else retry.resolve(),
+    )
+
+
+def _endpoint(base_url: str, named: str) -> tuple[str, str, bool]:
+    """The URL without trailing slashes, its host, whether it is TLS."""
+    try:
+        parts = urlsplit(base_url)
+        host, _ = parts.hostname or "", parts.port
+    except ValueError:
+        host, parts = "", urlsplit("")
+    if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment:
+        # The value stays out of the text: people paste URLs that hold a secret.
+        raise ConfigError(f"{named} must be an http or https URL without query")
+    if parts.username is not None or parts.password is not None:
+        raise ConfigError(f"{named} must not hold a user or password; the key goes in a variable")
+    return base_url.rstrip("/"), host, parts.scheme == "https"
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    import ipaddress  # only here, and only where the host is not a name
+
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,124 @@
+"""The provider's stream chunks, read with every tolerance that loses nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final, cast
+
+import msgspec
+from dsh_llm import LlmError
+
+# Plain data without cycles: keeping it from the garbage collector makes decoding faster.
+
+
+class WireFunction(msgspec.Struct, gc=False):
+    """A piece of a call's name and arguments."""
+
+    name: str | None = None
+    arguments: str | None = None
+
+
+class WireCall(msgspec.Struct, gc=False):
+    """A fragment of a tool call."""
+
+    index: int | None = None
+    id: str | None = None
+    function: WireFunction | None = None
+
+
+class WireDelta(msgspec.Struct, gc=False):
+    """What a chunk adds to the answer."""
+
+    content: str | None = None
+    reasoning_content: str | None = None
+    tool_calls: list[WireCall | None] | None = None
+
+
+class WireChoice(msgspec.Struct, gc=False):
+    """One alternative; only the first is ever asked for."""
+
+    index: int | None = None
+    delta: WireDelta | None = None
+    finish_reason: str | None = None
+
+
+class WirePromptDetails(msgspec.Struct, gc=False):
+    """Parts of the prompt's tokens."""
+
+    cached_tokens: int | None = None
+
+
+class WireCompletionDetails(msgspec.Struct, gc=False):
+    """Parts of the answer's tokens."""
+
+    reasoning_tokens: int | None = None
+
+
+class WireUsage(msgspec.Struct, gc=False):
+    """Token counts of the request."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_cache_hit_tokens: int | None = None
+    prompt_tokens_details: WirePromptDetails | None = None
+    completion_tokens_details: WireCompletionDetails | None = None
+
+
+class WireChunk(msgspec.Struct, gc=False):
+    """One event of the stream."""
+
+    choices: list[WireChoice | None] | None = None
+    usage: WireUsage | None = None
+    error: Any = None
+
+
+_decode = msgspec.json.Decoder(WireChunk | None).decode
+_UNSAFE: Final = re.compile("[\x00\ud800-\udfff]")
+_SHOWN: Final = 200
+
+
+def decode_chunk(payload: bytes) -> WireChunk | None:
+    """The chunk of one event; None for an event without content.
+
+    What is not UTF-8, or half a surrogate pair, becomes U+FFFD here: log and wire take neither.
+    Raises `LlmError` with `MALFORMED_RESPONSE` for what is no chunk at all.
+    """
+    try:
+        return _decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _repaired(payload)
+
+
+def clean(text: str) -> str:
+    """`text` with what neither log nor wire may hold (NUL, lone surrogates) as U+FFFD."""
+    return _UNSAFE.sub("\ufffd", text)
+
+
+def _repaired(payload: bytes) -> WireChunk | None:
+    text = payload.decode("utf-8", "replace")
+    if not text.strip():
+        return None
+    try:
+        value = json.loads(text, parse_constant=lambda _: None)
+        return msgspec.convert(_tolerable(value), WireChunk | None, strict=False)
+    except (ValueError, RecursionError) as error:
+        shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+        raise LlmError(
+            f"the provider sent what is no chunk of an answer ({error}): {clean(shown)}",
+            code="MALFORMED_RESPONSE",
+        ) from error
+
+
+def _tolerable(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    """`value` with texts cleaned and call arguments that came as an object as their JSON."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, list):
+        return [_tolerable(item) for item in cast("list[Any]", value)]
+    if not isinstance(value, dict):
+        return value
+    fields = {key: _tolerable(item) for key, item in cast("dict[str, Any]", value).items()}
+    if isinstance(fields.get("arguments"), dict):
+        fields["arguments"] = json.dumps(fields["arguments"], ensure_ascii=False)
+    return fields

@@ -1,0 +1,1 @@
+"""Retries failed model requests with backoff."""

@@ -74,6 +74,15 @@ def test_the_layers_name_every_member(members: list[Any], workspace: dict[str, A
     assert not [contract for contract in config["contracts"] if "ignore_imports" in contract]
 
 
+def test_the_type_checker_finds_every_member(
+    members: list[Any], workspace: dict[str, Any], root: Path
+) -> None:
+    # A pattern that matches nothing is no error there, so the paths are plain directories.
+    included = [root / path for path in workspace["tool"]["basedpyright"]["include"]]
+    for member in members:
+        assert [path for path in included if member.source.is_relative_to(path)], member.name
+
+
 def test_a_member_describes_itself_completely(member: Any) -> None:
     project = member.project
     assert project["requires-python"] == ">=3.11"

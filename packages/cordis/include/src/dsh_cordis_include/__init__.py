@@ -1,0 +1,16 @@
+"""Lists of rows, groups and patch files for the entry tree."""
+
+from ._carriers import read_rows_file, register_builtins
+from ._errors import IncludeError
+from ._patches import Patch, Warn, apply_patches, parse_patches, read_patch_file
+
+__all__ = (
+    "IncludeError",
+    "Patch",
+    "Warn",
+    "apply_patches",
+    "parse_patches",
+    "read_patch_file",
+    "read_rows_file",
+    "register_builtins",
+)

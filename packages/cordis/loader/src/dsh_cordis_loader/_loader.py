@@ -1,0 +1,161 @@
+"""The loader service."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from dsh_cordis import Service, ServiceKey
+
+from ._entry_points import EntryPoints, scan_entry_points
+from ._errors import LoaderError
+from ._resolve import resolve_plugin
+from ._rows import Row
+from ._scope import ExpressionScope, LoaderOptions
+from ._tree import (
+    ENTRY_META,
+    Entry,
+    Members,
+    Transaction,
+    check_unique,
+    combine,
+    entry_failure,
+    settle,
+)
+
+if TYPE_CHECKING:
+    from dsh_cordis import Context, Disposer
+
+LOADER: Final = ServiceKey["Loader"]("loader")
+
+
+class Loader(Service):
+    """Keeps a tree of rows running: `await loader.apply(rows)` mounts, changes and removes.
+
+    Rows of a list start concurrently; a row whose services are missing stays pending and blocks
+    nobody.
+    """
+
+    provides: ClassVar[ServiceKey[Loader]] = LOADER
+
+    def __init__(self, ctx: Context, config: LoaderOptions | None = None) -> None:
+        super().__init__(ctx, config)
+        options = config or LoaderOptions()
+        self._points = options.entry_points
+        self._scope = ExpressionScope(options)
+        self._builtins: dict[str, object] = {}
+        self._root = Members(ctx, "")
+        self._applying = asyncio.Lock()
+
+    def builtin(self, name: str, plugin: object) -> Disposer:
+        """Make `plugin` the row name `cordis:<name>`; undone with the caller."""
+
+        def undo() -> None:
+            self._builtins.pop(name, None)
+
+        self._builtins[name] = plugin
+        return self.ctx.effect(lambda: undo, "loader.builtin()")
+
+    @property
+    def entry_points(self) -> EntryPoints:
+        """The installation that names are looked up in."""
+        if self._points is None:
+            self._points = scan_entry_points()
+        return self._points
+
+    async def apply(
+        self, rows: Sequence[Row], *, check: Callable[[], None] | None = None
+    ) -> None:
+        """Make the tree equal `rows`: unchanged rows go on, the others change, start or end.
+
+        Waits until everything has come to rest; then `check` may refuse the outcome by raising.
+        On any failure the previous rows are restored and LoaderError is raised (`IMPORT_FAILED`,
+        `UNKNOWN_PLUGIN`, `APPLY_FAILED`, `DUPLICATE_ID`, `ROLLBACK_FAILED`) or what `check`
+        raised. Calls are serialised. A plugin's body must not await it: it waits for that body.
+        """
+        check_unique(rows)
+        async with self._applying:
+            transaction = self._transaction()
+            members = self._root
+            try:
+                transaction.plan(members, rows)
+                await transaction.execute(settle=self._quiet)
+                if check is not None and self._alive:
+                    check()
+            except Exception as error:
+                if not self._alive:
+                    return
+                await self._roll_back(transaction, error)
+                raise
+
+    async def settled(self) -> None:
+        """Wait until no row is starting or ending; pending rows are fine.
+
+        Raises LoaderError (`APPLY_FAILED`) if rows have failed. A plugin's body must not await it:
+        spawn a task for that.
+        """
+        async with self._applying:
+            await self._quiet()
+        failures = [f for entry in self.entries() if (f := entry_failure(entry)) is not None]
+        if failures:
+            raise combine(failures)
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Every entry of the tree, a group or include before what it holds."""
+        return tuple(self._root.walk())
+
+    async def carry(
+        self, rows: Sequence[Row] | None = None, *, nested: bool = False
+    ) -> Disposer:
+        """For groups and includes: mount rows below the calling plugin.
+
+        None means the children of the caller's own row. `nested` rows have an id space of their own.
+        Raises LoaderError if one of them fails; the kernel then unwinds the caller.
+        """
+        entry = self.ctx.meta(ENTRY_META)
+        if not isinstance(entry, Entry):
+            raise LoaderError("only a plugin that a row mounted can carry rows", code="INVALID_ROW")
+        if rows is None:
+            rows = entry.row.children or ()
+        else:
+            check_unique(rows)
+        members = entry.members = Members(
+            self.ctx, f"{entry.id}:" if nested else entry.id.removesuffix(entry.row.id)
+        )
+
+        def forget() -> None:
+            if entry.members is members:
+                entry.members = None
+
+        transaction = self._transaction()
+        try:
+            transaction.plan(members, rows)
+            await transaction.execute()
+        except BaseException:
+            forget()
+            raise
+        return forget
+
+    @property
+    def _alive(self) -> bool:
+        return self.own.fiber.uid is not None
+
+    def _transaction(self) -> Transaction:
+        return Transaction(
+            self._scope,
+            lambda name: resolve_plugin(
+                name, entry_points=self.entry_points, builtins=self._builtins
+            ),
+        )
+
+    async def _quiet(self) -> None:
+        await settle(self._root.walk)
+
+    async def _roll_back(self, transaction: Transaction, error: Exception) -> None:
+        failures = await transaction.undo()
+        if failures:
+            lines = "".join(f"\n  - {failure}" for failure in failures)
+            raise LoaderError(
+                f"loader entry rollback failed:{lines}\nafter: {error}", code="ROLLBACK_FAILED"
+            ) from error

@@ -75,5 +75,6 @@ def _user_home(env: Mapping[str, str]) -> Path:
 
 
 def _absolute(path: Path) -> Path:
-    # Not resolve(): a home behind a symbolic link keeps the name that its owner gave it.
-    return Path(os.path.abspath(path))  # noqa: PTH100 - Path.absolute() keeps `..`
+    # Not resolve(), since a home behind a symbolic link keeps the name that its owner gave it, and
+    # not absolute(), which keeps `..`.
+    return Path(os.path.abspath(path))

@@ -70,7 +70,10 @@ class InboxClaimed:
 
 @dataclass(frozen=True, slots=True)
 class PreStep:
-    """A step is proposed: `messages` were claimed for it, the runtime context stands last."""
+    """A step is proposed; `messages` were claimed for it.
+
+    `next()` enters them, and after them the runtime context if it changed.
+    """
 
     agent: Agent
     messages: tuple[Message, ...]

@@ -30,7 +30,7 @@ class InitiatorScope:
         self._closed = False
 
     def close(self) -> None:
-        """Start no new chain. Chains that still run can go on reading."""
+        """End with the registry. Chains that still run can go on reading."""
         self._closed = True
 
     def current(self) -> Agent | None:
@@ -44,8 +44,6 @@ class InitiatorScope:
 
     def run(self, agent: Agent | None, operation: Callable[[], T]) -> T:
         """Call `operation` with `agent` as initiator; a coroutine it returns stays inside too."""
-        if self._closed:
-            raise AgentError("the agent registry was disposed", code="REGISTRY_DISPOSED")
         token = _CURRENT.set((self, agent))
         try:
             result = operation()

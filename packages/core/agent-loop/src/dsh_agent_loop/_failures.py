@@ -1,0 +1,32 @@
+"""From whatever ended a turn to the facts that its log keeps."""
+
+from __future__ import annotations
+
+from dsh_llm import LlmError, LlmFailure, error_chain
+from dsh_session import ErrorFacts
+
+
+def facts_of(error: BaseException) -> ErrorFacts:
+    """A model failure keeps its facts; of anything else the chain of causes is kept as text."""
+    if isinstance(error, LlmError):
+        failure = error.failure
+        return ErrorFacts(
+            _loggable(failure.message),
+            failure.code,
+            failure.status,
+            failure.provider_retry_after_ms,
+            failure.request_id,
+        )
+    return ErrorFacts(_loggable(error_chain(error)), "UNKNOWN")
+
+
+def error_of(failure: LlmFailure) -> LlmError:
+    """The exception for a failure that arrived as data."""
+    error = LlmError(failure.message, code=failure.code)
+    error.failure = failure
+    return error
+
+
+def _loggable(text: str) -> str:
+    # A log refuses these, and the end of a turn has to be logged whatever an error says.
+    return text.encode("utf-8", "replace").decode().replace("\0", "\\0")

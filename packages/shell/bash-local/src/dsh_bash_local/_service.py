@@ -1,0 +1,113 @@
+"""Commands in bash on this machine."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from dsh_cordis import AbortSignal, Context
+from dsh_shell import Shell, ShellError, ShellRequest, ShellResult, ShellSpec, StreamText
+from dsh_subprocess import (
+    SUBPROCESS,
+    Collect,
+    CollectedOutput,
+    SpawnSpec,
+)
+from dsh_timeout import clamp_timeout, deadline, timeout_of
+
+from ._config import BashConfig
+
+TIMEOUT_CODE: Final = "BASH_TIMEOUT"
+
+# Nobody sits at a terminal: no colour, no pager, no prompt.
+_QUIET_ENV: Final = {
+    "NO_COLOR": "1",
+    "TERM": "dumb",
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    "SSH_ASKPASS_REQUIRE": "never",
+}
+
+
+class BashLocal(Shell):
+    """A fresh `bash -c` for each command: no startup files, no state, no terminal."""
+
+    inject = (SUBPROCESS,)
+    Config = BashConfig
+
+    def __init__(self, ctx: Context, config: BashConfig) -> None:
+        super().__init__(ctx, config)
+        self._config = config
+
+    @property
+    def default_timeout_ms(self) -> float:
+        return min(self._config.timeout_ms, self._config.max_timeout_ms)
+
+    @property
+    def max_timeout_ms(self) -> float:
+        return self._config.max_timeout_ms
+
+    def resolve(self, request: ShellRequest) -> ShellSpec:
+        if not request.command.strip():
+            raise ShellError("the command is blank; give one to run", code="INVALID_SHELL_REQUEST")
+        if "\0" in request.command:
+            raise ShellError(
+                "the command holds a NUL character, which no program can receive",
+                code="INVALID_SHELL_REQUEST",
+            )
+        config = self._config
+        return ShellSpec(
+            command=request.command,
+            workdir=request.workdir or config.cwd or os.getcwd(),
+            timeout_ms=clamp_timeout(
+                request.timeout_ms,
+                default_ms=config.timeout_ms,
+                max_ms=config.max_timeout_ms,
+                name="timeoutMs",
+            ),
+            signal=request.signal,
+            stdin=request.stdin,
+            env={**_QUIET_ENV, **request.env, **request.dsh_env},
+        )
+
+    async def run(self, spec: ShellSpec) -> ShellResult:
+        with deadline(spec.signal, spec.timeout_ms, TIMEOUT_CODE) as signal:
+            process = self.own[SUBPROCESS].spawn(self._spawn_spec(spec, signal))
+            ended = await process.wait()
+            if signal.aborted:
+                # The group was told to end; what ignores SIGTERM is gone after the grace.
+                await process.wait_for_exit()
+            timed_out = timeout_of(signal, TIMEOUT_CODE) is not None
+            aborted = signal.aborted and not timed_out
+        return ShellResult(
+            exit_code=ended.exit_code,
+            signal=ended.signal,
+            timed_out=timed_out,
+            aborted=aborted,
+            timeout_ms=spec.timeout_ms,
+            stdout=_text(process.collected_stdout),
+            stderr=_text(process.collected_stderr),
+            left_running=process.tree_alive,
+        )
+
+    def _spawn_spec(self, spec: ShellSpec, signal: AbortSignal) -> SpawnSpec:
+        config = self._config
+        output = Collect(max_bytes=config.max_output_bytes, spill_max_bytes=config.max_spill_bytes)
+        return SpawnSpec(
+            argv=("bash", "-c", spec.command),
+            cwd=spec.workdir,
+            stdin="ignore" if spec.stdin is None else spec.stdin,
+            stdout=output,
+            stderr=output,
+            grace_ms=config.grace_ms,
+            signal=signal,
+            env=spec.env,
+        )
+
+
+def _text(output: CollectedOutput | None) -> StreamText:
+    if output is None:
+        return StreamText("", truncated=False, spill_path=None)
+    read = output.read_from(0)
+    return StreamText(read.text, truncated=read.lossy, spill_path=read.spill_path)

@@ -1,0 +1,81 @@
+"""The service: start processes, own them until their whole tree is gone."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from asyncio import StreamReader, StreamWriter
+from collections.abc import Mapping
+
+from dsh_cordis import AbortSignal, Service, ServiceKey
+
+from ._spec import OutputRead, ProcessExit, SpawnSpec
+
+SUBPROCESS = ServiceKey["Subprocess"]("subprocess")
+
+
+class CollectedOutput(ABC):
+    """The kept part of a stream. Reading consumes nothing and works after the exit."""
+
+    @abstractmethod
+    def read_from(self, offset: int) -> OutputRead:
+        """What is in memory from byte `offset` of the whole stream on.
+
+        An offset older than the window gives the whole window with `lossy`.
+        """
+
+
+class ProcessHandle(ABC):
+    """One started process and everything it started."""
+
+    pid: int
+    """-1 if the spawn failed."""
+    stdin: StreamWriter | None
+    stdout: StreamReader | None
+    stderr: StreamReader | None
+    """Set for streams asked as `pipe`, once `opened` was awaited."""
+    collected_stdout: CollectedOutput | None
+    collected_stderr: CollectedOutput | None
+
+    @abstractmethod
+    async def opened(self) -> None:
+        """Connects the raw streams. Raises like `wait` if the spawn failed."""
+
+    @abstractmethod
+    async def wait(self) -> ProcessExit:
+        """How the child ended, after its collected pipes closed or the grace ran out.
+
+        Raises `SubprocessError` with code `SPAWN_FAILED` if it never started.
+        """
+
+    @abstractmethod
+    def terminate(self) -> None:
+        """SIGTERM to the whole tree, SIGKILL after the grace. Again: nothing."""
+
+    @abstractmethod
+    async def wait_for_exit(self, signal: AbortSignal | None = None) -> bool:
+        """True once the whole tree is gone, False if `signal` aborts first."""
+
+    @property
+    @abstractmethod
+    def tree_alive(self) -> bool:
+        """Whether any process of the tree still runs."""
+
+
+class Subprocess(Service, ABC):
+    """Starts processes. One provider for each world of files and programs."""
+
+    provides = SUBPROCESS
+
+    @abstractmethod
+    async def resolve_executable(
+        self,
+        command: str,
+        *,
+        env: Mapping[str, str | None] | None = None,
+        signal: AbortSignal | None = None,
+    ) -> str:
+        """The absolute path that `command` runs. Raises `SubprocessError` if there is none."""
+
+    @abstractmethod
+    def spawn(self, spec: SpawnSpec) -> ProcessHandle:
+        """Start at once. Raises only for an aborted `spec.signal`; failures show in `wait`."""

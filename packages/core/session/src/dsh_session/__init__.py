@@ -1,4 +1,5 @@
 """The append-only session log and its derivations."""
+
 from __future__ import annotations
 
 from ._closers import interrupted_turn_closers
@@ -11,8 +12,8 @@ from ._envelope import (
     SurfaceOp,
 )
 from ._errors import SessionError
-from ._header import SESSION_FORMAT_VERSION, SessionHeader, SessionMeta
-from ._lines import EventLine, decode_event_line, encode_event_line, event_of, repaired_line
+from ._header import SESSION_FORMAT_VERSION, SessionHeader, SessionMeta, checked_header
+from ._lines import decode_event_line, encode_event_line, repaired_line
 from ._preparation import SessionPreparation
 from ._requests import canonical_header, header_equals
 from ._session import Session
@@ -101,7 +102,6 @@ __all__ = (
     "EpochHeader",
     "ErrorFacts",
     "ErrorName",
-    "EventLine",
     "LogEvent",
     "Replace",
     "RequestContext",
@@ -133,10 +133,10 @@ __all__ = (
     "TurnMaxTokens",
     "TurnStart",
     "canonical_header",
+    "checked_header",
     "decode_event_line",
     "derive_event_message",
     "encode_event_line",
-    "event_of",
     "fold_surface",
     "header_equals",
     "interrupted_turn_closers",

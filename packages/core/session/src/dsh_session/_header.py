@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath, PureWindowsPath
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 from dsh_llm import SessionId
@@ -65,18 +65,10 @@ def now_ms() -> int:
 
 def make_header(session_id: SessionId, meta: SessionMeta | None = None) -> SessionHeader:
     """The header of a session that starts now. Raises `SessionError` naming a bad field."""
-    meta = meta or SessionMeta()
-    header = SessionHeader(
-        id=session_id,
-        created_at=now_ms() if meta.created_at is None else meta.created_at,
-        cwd=_or_unset(meta.cwd),
-        parent_session=_or_unset(meta.parent_session),
-        seed_length=_or_unset(meta.seed_length),
-        origin=_or_unset(meta.origin),
-        delegation_depth=_or_unset(meta.delegation_depth),
-        agent_preset=_or_unset(meta.agent_preset),
-    )
-    return checked_header(header, session_id)
+    given: dict[str, Any] = {} if meta is None else asdict(meta)
+    known = {name: value for name, value in given.items() if value is not None}
+    known.setdefault("created_at", now_ms())
+    return checked_header(SessionHeader(id=session_id, **known), session_id)
 
 
 def checked_header(header: SessionHeader, session_id: SessionId) -> SessionHeader:
@@ -98,10 +90,6 @@ def checked_header(header: SessionHeader, session_id: SessionId) -> SessionHeade
 def is_absolute(path: str) -> bool:
     """Whether `path` is absolute on the system that wrote it, which need not be this one."""
     return PurePosixPath(path).is_absolute() or PureWindowsPath(path).is_absolute()
-
-
-def _or_unset(value: object) -> object:
-    return UNSET if value is None else value
 
 
 def _invalid(session_id: str, reason: str) -> SessionError:

@@ -19,7 +19,7 @@ from ._types import SessionEventTypes
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
-class EventLine(
+class _EventLine(
     msgspec.Struct,
     frozen=True,
     forbid_unknown_fields=True,
@@ -36,7 +36,7 @@ class EventLine(
     surface_op: Literal["append"] | Replace | UnsetType = UNSET
 
 
-_DECODER: Final = msgspec.json.Decoder(EventLine)
+_DECODER: Final = msgspec.json.Decoder(_EventLine)
 
 
 @lru_cache(maxsize=256)
@@ -68,12 +68,12 @@ def decode_event_line(line: bytes, types: SessionEventTypes) -> SessionEvent[Any
     `repaired_line`.
     """
     try:
-        return event_of(_DECODER.decode(line), types)
+        return _event_of(_DECODER.decode(line), types)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SessionError(f"not an event: {error}", code="MALFORMED_EVENT") from error
 
 
-def event_of(line: EventLine, types: SessionEventTypes) -> SessionEvent[Any]:
+def _event_of(line: _EventLine, types: SessionEventTypes) -> SessionEvent[Any]:
     """The event that a decoded envelope describes."""
     sources, surface_op = line.source_event_seqs, line.surface_op
     return SessionEvent(

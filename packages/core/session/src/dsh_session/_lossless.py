@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import cast
 
 import msgspec
 from dsh_lossless_json import MAX_DEPTH, LosslessJsonError, Opaque
@@ -27,14 +28,15 @@ def check_lossless(value: object, *, depth: int = 0) -> None:
         check_lossless(part, depth=depth + 1)
 
 
-def _parts(value: Any) -> Any:  # noqa: ANN401 - any payload
+def _parts(value: object) -> Iterable[object]:
     if isinstance(value, msgspec.Struct):
         return [getattr(value, name) for name in value.__struct_fields__]
     if type(value) in (list, tuple):
-        return value
+        return cast("Iterable[object]", value)
     if isinstance(value, dict):
-        for key in value:
+        items = cast("dict[object, object]", value)
+        for key in items:
             if type(key) is not str:
                 raise LosslessJsonError(f"has the key {key!r}, which is not text")
-        return value.values()
+        return items.values()
     raise LosslessJsonError(f"holds a {type(value).__name__}, which is not a JSON value")

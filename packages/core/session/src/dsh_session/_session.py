@@ -220,8 +220,8 @@ class Session:
 
 
 def _checked_id(session_id: SessionId | str) -> SessionId:
-    if not isinstance(session_id, str) or not session_id:
-        raise SessionError(f"{session_id!r} is no session id: use text", code="INVALID_HEADER")
+    if not session_id:
+        raise SessionError("a session id may not be empty", code="INVALID_HEADER")
     return SessionId(session_id)
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from dsh_cordis import Disposer, Emit, Parallel, Service, ServiceKey
 from dsh_llm import SessionId
-from dsh_scope import scope_of, scope_target
 
 from ._errors import SessionError
 from ._header import SessionMeta, make_header
@@ -118,6 +117,8 @@ class SessionStore(Service):
             raise SessionError(
                 f"session {session.id!r} lives in another store", code="SESSION_EXISTS"
             )
+        from dsh_scope import scope_of, scope_target
+
         entry = _Entry(session, scope_target(scope_of(self.ctx)))
         self._live[session.id] = entry
         session.attach(self._publisher(entry))

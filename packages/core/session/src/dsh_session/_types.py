@@ -148,9 +148,10 @@ class SessionEventTypes:
 
 
 def _installed() -> Mapping[str, str]:
-    from importlib_metadata import entry_points  # slow to import, and rarely needed
+    import importlib_metadata  # slow to import, and rarely needed
 
-    return {entry.name: entry.value for entry in entry_points(group=GROUP)}
+    found: Any = importlib_metadata.entry_points(group=GROUP)  # pyright: ignore[reportUnknownMemberType] - it is untyped there
+    return {entry.name: entry.value for entry in found}
 
 
 def _load(name: str, where: str) -> SessionEventType[Any]:

@@ -118,7 +118,7 @@ def _read(body: bytes) -> tuple[str, str]:
         text = _shortened(body.decode("utf-8", "replace"))
         return text, text
     fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-    return _described(fields.get("error") or value)
+    return _described(fields.get("error") or fields)
 
 
 def _described(error: object) -> tuple[str, str]:

@@ -82,20 +82,21 @@ class Transport:
     def _connect(self) -> httpx.AsyncClient:
         if self._disposed:
             raise LlmError("the model provider was unloaded", code="TRANSPORT")
-        httpx = import_httpx()
+        loaded = import_httpx()
         profile = self._profile
-        self._client = httpx.AsyncClient(
+        client: httpx.AsyncClient = loaded.AsyncClient(
             # Reading the certificates takes 20 to 40 ms, which a plain URL need not pay: no TLS
             # ever happens there, since redirects are not followed.
-            verify=httpx.create_ssl_context() if profile.is_tls else False,
+            verify=loaded.create_ssl_context() if profile.is_tls else False,
             trust_env=not profile.is_loopback,
             # Silence and total time are bounded by the stream, which knows what waiting is.
-            timeout=httpx.Timeout(None, connect=profile.connect_timeout_ms / 1000),
-            limits=httpx.Limits(
+            timeout=loaded.Timeout(None, connect=profile.connect_timeout_ms / 1000),
+            limits=loaded.Limits(
                 max_connections=None,
                 max_keepalive_connections=100,
                 keepalive_expiry=_KEEPALIVE_SECONDS,
             ),
             follow_redirects=False,
         )
-        return self._client
+        self._client = client
+        return client

@@ -1,4 +1,5 @@
 """Model vocabulary, stream protocol and adapter registry."""
+
 from __future__ import annotations
 
 from ._adapter import Adapter

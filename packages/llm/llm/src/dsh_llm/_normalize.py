@@ -71,7 +71,7 @@ def _chain(error: object, seen: frozenset[int]) -> str:
     if isinstance(error, BaseExceptionGroup):
         members = cast("tuple[BaseException, ...]", error.exceptions)
         text = f"{text} [{'; '.join(_chain(member, seen) for member in members)}]"
-    cause = _cause(error)
+    cause = _cause(cast("object", error))
     if cause is None:
         return text
     rest = _chain(cause, seen)
@@ -81,7 +81,8 @@ def _chain(error: object, seen: frozenset[int]) -> str:
 def _message(error: object) -> str:
     try:
         if isinstance(error, BaseExceptionGroup):
-            return str(cast("str", error.message)) or type(error).__name__
+            # Its text would end in a count of the members, which follow anyway.
+            return cast("BaseExceptionGroup[BaseException]", error).message or "ExceptionGroup"
         return str(error) or type(error).__name__
     except Exception:  # noqa: BLE001 - containment: diagnostics of a broken object
         return "(unprintable)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -65,7 +65,7 @@ class AdapterRegistration:
             raise LlmError("this registration was released", code="REGISTRATION_DISPOSED")
         self._swap(self._runtime._captured(self._adapter, tuple(providers), self._owned))  # noqa: SLF001 - the registration is the registry's handle
 
-    def __call__(self) -> object:
+    def __call__(self) -> Awaitable[None] | None:
         """Release the routes; a second call does nothing."""
         return self._release() if self._release is not None else None
 

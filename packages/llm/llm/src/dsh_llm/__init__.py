@@ -58,7 +58,7 @@ from ._request import (
     SessionId,
     ToolSchema,
 )
-from ._retry import AlwaysRetry, NormalRetry, RetryConfig, RetryPolicy
+from ._retry import AlwaysRetry, Backoff, NormalRetry, RetryConfig, RetryPolicy
 from ._runtime import AdapterRegistration, LlmRuntime, PreparedCall
 
 # More than a dozen names: this package is the vocabulary that all others speak.
@@ -72,6 +72,7 @@ __all__ = (
     "AdapterRegistration",
     "AdaptersUpdated",
     "AlwaysRetry",
+    "Backoff",
     "BlockAssembler",
     "BlockEnd",
     "BlockStart",

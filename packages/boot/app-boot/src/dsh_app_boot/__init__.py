@@ -1,0 +1,37 @@
+"""Profiles, bundles, patch layers and the boot of a plugin tree."""
+
+# More than a dozen names: the steps between a command line and a running tree, one by one.
+from ._audit import audit
+from ._boot import boot
+from ._dump import dump_rows
+from ._errors import BootError
+from ._layers import Composition, compose, unlisted_bundles
+from ._logging import StderrHandler
+from ._profiles import (
+    RESERVED_NAMES,
+    Profile,
+    check_home_writable,
+    create_profile,
+    open_profile,
+)
+from ._run import Application, run_application
+from ._shutdown import Shutdown
+
+__all__ = (
+    "RESERVED_NAMES",
+    "Application",
+    "BootError",
+    "Composition",
+    "Profile",
+    "Shutdown",
+    "StderrHandler",
+    "audit",
+    "boot",
+    "check_home_writable",
+    "compose",
+    "create_profile",
+    "dump_rows",
+    "open_profile",
+    "run_application",
+    "unlisted_bundles",
+)

@@ -1,0 +1,87 @@
+"""Printing a composition as one YAML document that loads back to it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from dsh_cordis_loader import Expr, Row, row_fields
+
+if TYPE_CHECKING:
+    import yaml
+
+_SNAKE: Final = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)+\Z")
+_YAML_1_2_ONLY: Final = re.compile(r"0o[0-7]+\Z|[-+]?[0-9]+\Z|[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z")
+
+
+def dump_rows(rows: Sequence[Row]) -> str:
+    """The rows as YAML, each run of equal provenance under a comment that names its layers.
+
+    Configuration keys are camelCase, expressions stand verbatim.
+    """
+    if not rows:
+        return "[]\n"
+    dumper = _dumper()
+    parts: list[str] = []
+    for (origin, patched_by), run in groupby(rows, lambda row: (row.origin, row.patched_by)):
+        patched = f", patched by {', '.join(patched_by)}" if patched_by else ""
+        parts.append(f"# == {origin}{patched}\n".replace("\r", " "))
+        parts.append(_text([_camel_row(row) for row in run], dumper))
+    return "".join(parts)
+
+
+def _camel_row(row: Row) -> dict[str, object]:
+    fields = row_fields(row)
+    if row.children is not None:
+        fields["config"] = [_camel_row(child) for child in row.children]
+    elif isinstance(row.config, Mapping):
+        fields["config"] = _camel_keys(cast("Mapping[str, object]", row.config))
+    return fields
+
+
+def _camel_keys(config: Mapping[str, object]) -> dict[str, object]:
+    """Top-level keys only: below them a mapping may be data whose keys are the user's own."""
+    result: dict[str, object] = {}
+    for key, value in config.items():
+        camel = re.sub(r"_([a-z0-9])", lambda m: m[1].upper(), key) if _SNAKE.match(key) else key
+        result[key if camel in config else camel] = value
+    return result
+
+
+def _text(value: object, dumper: type[yaml.CSafeDumper]) -> str:
+    import yaml
+
+    return cast(
+        "str",
+        yaml.dump(
+            value,
+            Dumper=dumper,
+            sort_keys=False,
+            default_flow_style=False,
+            allow_unicode=True,
+            width=2**30,
+        ),
+    )
+
+
+def _dumper() -> type[yaml.CSafeDumper]:
+    import yaml
+
+    class Dumper(yaml.CSafeDumper):
+        """Quotes what YAML 1.1 or 1.2 would read as something else than text; writes no aliases."""
+
+        def ignore_aliases(self, data: Any) -> bool:  # noqa: ANN401, ARG002 - the library's signature
+            return True
+
+    def expression(dumper: Any, value: Expr) -> yaml.ScalarNode:  # noqa: ANN401 - the library's signature
+        return dumper.represent_scalar("!expr", value.text, style='"')
+
+    def text(dumper: Any, value: str) -> yaml.ScalarNode:  # noqa: ANN401 - the library's signature
+        style = "'" if _YAML_1_2_ONLY.match(value) else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+    Dumper.add_representer(Expr, expression)
+    Dumper.add_representer(str, text)
+    return Dumper

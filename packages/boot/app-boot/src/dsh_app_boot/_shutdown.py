@@ -1,0 +1,103 @@
+"""Ending the process: once, in order, and within a bound."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING, Final
+
+from dsh_cmdline import AppExit
+
+if TYPE_CHECKING:
+    from dsh_cordis import Context
+
+SHUTDOWN_GRACE_S: Final = 5.0
+"""How long plugins may take to unload before the process ends anyway."""
+
+
+class Shutdown:
+    """Coordinates who ends the process and with which code. The first code wins.
+
+    Request, signal or failure begin the disposal of the root; a second signal ends at once.
+    """
+
+    def __init__(self, *, force: Callable[[int], object] = os._exit) -> None:
+        self.app_exit = AppExit(self.request)
+        self.code: int | None = None
+        self.forced = False
+        """Whether the process must not linger after the disposal: a signal asked for the end."""
+        self._force = force
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._root: Context | None = None
+        self._requested: asyncio.Event | None = None
+
+    def attach(self, root: Context) -> None:
+        """Take responsibility for `root`, in the running loop."""
+        self._loop = asyncio.get_running_loop()
+        self._requested = asyncio.Event()
+        self._root = root
+        if self.code is not None:
+            self._begin()
+
+    def install_signal_handlers(self) -> None:
+        """SIGINT ends with 130; SIGTERM with 0, or 143 while a one-shot turn is open."""
+        # Plain handlers: they work before the loop runs, after it is closed and while it is busy.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._on_signal)
+
+    def request(self, code: int, *, grace_s: float = SHUTDOWN_GRACE_S) -> None:
+        """Begin to end with `code`; later calls do nothing. Returns at once, from any thread."""
+        if self.code is not None:
+            return
+        self.code = code
+        deadline = threading.Timer(grace_s, self._end, args=(code,))
+        deadline.daemon = True
+        deadline.start()
+        if self._loop is not None:
+            # A loop that is closing has nothing left to dispose.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._begin)
+
+    async def wait(self) -> int:
+        """Wait for a request, then for the end of every plugin; the exit status."""
+        assert self._requested is not None
+        assert self._root is not None
+        await self._requested.wait()
+        await self._root.fiber.dispose()
+        assert self.code is not None
+        return self.code
+
+    def _begin(self) -> None:
+        assert self._root is not None
+        assert self._requested is not None
+        # The request alone starts the unloading; `wait` joins it.
+        self._root.fiber.dispose()
+        self._requested.set()
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        interrupted = number == signal.SIGINT
+        if self.code is not None:
+            self._end(130 if interrupted else self._terminated())
+            return
+        self.forced = True
+        self.request(130 if interrupted else self._terminated())
+
+    def _terminated(self) -> int:
+        return 143 if self.app_exit.one_shot_open else 0
+
+    def _end(self, code: int) -> None:
+        flush_output()
+        self._force(code)
+
+
+def flush_output() -> None:
+    """Hand over what was printed; a reader that is gone is not a failure of ours."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()

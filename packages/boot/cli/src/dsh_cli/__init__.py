@@ -1,0 +1,5 @@
+"""The dsh launcher."""
+
+from ._main import main
+
+__all__ = ("main",)

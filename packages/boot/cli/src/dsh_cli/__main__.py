@@ -1,0 +1,7 @@
+"""`python -m dsh_cli` is `dsh`."""
+
+import sys
+
+from dsh_cli import main
+
+sys.exit(main())

@@ -1,0 +1,1 @@
+"""Profile template: base and headless."""

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
+
+# How long one example takes says nothing on a busy machine. Built on the profile that hypothesis
+# chose itself: under CI it is a deterministic one.
+settings.register_profile("workspace", settings(deadline=None))
+settings.load_profile("workspace")
 
 
 @pytest.fixture

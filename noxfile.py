@@ -6,6 +6,7 @@ Another interpreter: `nox -s tests --force-python 3.13`. Arguments after `--` go
 from __future__ import annotations
 
 import nox
+from nox.command import CommandFailed
 
 nox.needs_version = ">=2025.2"
 nox.options.default_venv_backend = "uv"
@@ -34,9 +35,19 @@ def tests(session: nox.Session) -> None:
 def lint(session: nox.Session) -> None:
     """Check style, formatting and the layers of the packages."""
     sync(session, "lint")
-    session.run("ruff", "check", *session.posargs)
-    session.run("ruff", "format", "--check")
-    session.run("lint-imports", "--no-cache")
+    checks = (
+        ("ruff", "check", *session.posargs),
+        ("ruff", "format", "--check"),
+        ("lint-imports", "--no-cache"),
+    )
+    failed = 0
+    for check in checks:  # all of them: one run shows everything there is to mend
+        try:
+            session.run(*check)
+        except CommandFailed:
+            failed += 1
+    if failed:
+        session.error(f"{failed} of {len(checks)} checks failed")
 
 
 @nox.session

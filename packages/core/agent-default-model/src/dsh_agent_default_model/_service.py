@@ -30,7 +30,7 @@ class AgentDefaultModel(Service):
     """Answers which model an agent without a selection of its own gets."""
 
     provides = AGENT_DEFAULT_MODEL
-    Config: ClassVar[type] = AgentDefaultModelConfig
+    Config: ClassVar[type | None] = AgentDefaultModelConfig
     name = "dsh-agent-default-model"
 
     def __init__(self, ctx: Context, config: AgentDefaultModelConfig) -> None:

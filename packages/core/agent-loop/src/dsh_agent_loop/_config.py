@@ -21,9 +21,9 @@ class ConfiguredAgent(msgspec.Struct, frozen=True, rename="camel", kw_only=True)
     ] = None
     provider: Annotated[str | None, Meta(description="Provider route of its model.")] = None
     model: Annotated[str | None, Meta(description="Model id.")] = None
-    max_tokens: Annotated[
-        int | None, Meta(ge=1, le=2**53 - 1, description="Output tokens of one request.")
-    ] = None
+    max_tokens: (
+        Annotated[int, Meta(ge=1, le=2**53 - 1, description="Output tokens of one request.")] | None
+    ) = None
     cwd: Annotated[str | None, Meta(description="Absolute working directory of a new session.")] = (
         None
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -75,18 +75,28 @@ class Lifecycle:
         return self._gone.is_set()
 
     async def dispose(self) -> None:
-        """Undo everything and return when that is done, whoever began it.
+        """As `end`, for the handle.
 
         Raises `AgentError` (`SELF_DISPOSAL`) inside the agent's own turn, which would wait for
         itself; start it with `ctx.spawn` there.
         """
-        if self.agent is not None and self._agents.current_initiator() is self.agent:
+        if self._inside():
             raise AgentError(
                 f"agent {self._id!r} cannot await its own end from inside its turn",
                 code="SELF_DISPOSAL",
             )
+        await self.end()
+
+    async def end(self) -> None:
+        """Undo everything and return when that is done, whoever began it."""
         self._undo()
         await self._gone.wait()
+
+    def _inside(self) -> bool:
+        try:
+            return self.agent is not None and self._agents.current_initiator() is self.agent
+        except AgentError:  # the registry is gone, and no turn of ours can be running
+            return False
 
     async def _tear_down(self) -> None:
         try:
@@ -143,7 +153,7 @@ class LoopFactory:
         self._closing = True
         async with anyio.create_task_group() as endings:
             for lifecycle in tuple(self._live):
-                endings.start_soon(lifecycle.dispose)
+                endings.start_soon(lifecycle.end)
 
     async def _make(
         self,
@@ -172,7 +182,7 @@ class LoopFactory:
     @asynccontextmanager
     async def _lifecycle(
         self, owner: Context, options: CreateAgent | ResumeAgent
-    ) -> AsyncIterator[Lifecycle]:
+    ) -> AsyncGenerator[Lifecycle]:
         """A lifecycle that follows the caller's signal inside the block, and ends if that fails."""
         lifecycle = Lifecycle(owner, self._seams.agents, options.session_id)
         self._live = {one for one in self._live if not one.gone} | {lifecycle}
@@ -181,7 +191,7 @@ class LoopFactory:
             yield lifecycle
         except BaseException:
             with anyio.CancelScope(shield=True):
-                await lifecycle.dispose()
+                await lifecycle.end()
             raise
         finally:
             unfollow()

@@ -10,7 +10,7 @@ import anyio
 import msgspec
 from dsh_llm import ContentBlock, TextBlock, ToolCallBlock, create_tool_result_message
 from dsh_session import TOOL_CALL, TOOL_RESULT, ErrorName, ToolCall, ToolResult
-from dsh_tools import ToolCallRequest
+from dsh_tools import ToolCallRequest, ToolFailure, ToolSuccess
 from msgspec import UNSET, UnsetType
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class _Batch:
         )
         for message in outcome.additional_contexts:
             self._agent.inbox.append("next-step", message)
-        if not outcome.is_error and outcome.concludes_turn:
+        if isinstance(outcome, ToolSuccess) and outcome.concludes_turn:
             self.concluded = True
 
     def skip(self, call: _Call) -> None:
@@ -220,6 +220,7 @@ def _parsed(arguments: str) -> object:
 
 
 def _error_name(outcome: ToolOutcome) -> ErrorName | UnsetType:
-    if not outcome.is_error or outcome.error.name is None or outcome.error.code is None:
+    if not isinstance(outcome, ToolFailure):
         return UNSET
-    return ErrorName(outcome.error.name, outcome.error.code)
+    info = outcome.error
+    return UNSET if info.name is None or info.code is None else ErrorName(info.name, info.code)

@@ -49,7 +49,7 @@ class AgentLoop(Service):
 
     provides = AGENT_LOOP
     inject = (AGENTS, SESSIONS, LLM, TOOLS, SYSTEM_PROMPT)
-    Config: ClassVar[type] = AgentLoopConfig
+    Config: ClassVar[type | None] = AgentLoopConfig
     name = "dsh-agent-loop"
 
     def __init__(self, ctx: Context, config: AgentLoopConfig) -> None:

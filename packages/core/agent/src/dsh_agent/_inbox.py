@@ -185,7 +185,7 @@ class Inbox:
         session = self._agent.session
         inherited = session.header.seed_length
         # A fork starts with nothing pending: what its parent had queued is the parent's to run.
-        start = 0 if inherited is UNSET or inherited is None else inherited
+        start = 0 if inherited is UNSET else inherited
         for event in session.events[start:]:
             if not INBOX_SPLICED.of(event):
                 continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -120,7 +120,7 @@ async def agent_kit(
     setup: Setup | None = None,
     loop: AgentLoopConfig | None = None,
     prompt: SystemPromptConfig | None = None,
-) -> AsyncIterator[AgentKit]:
+) -> AsyncGenerator[AgentKit]:
     """An agent whose model answers with `replies`; everything is disposed at the end.
 
     `tools` and `plugins` are there before the agent. `options` default to the scripted model.

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +38,7 @@ class _Census:
 
 
 @asynccontextmanager
-async def assert_no_leaks() -> AsyncIterator[None]:
+async def assert_no_leaks() -> AsyncGenerator[None]:
     """Fail with `AssertionError` if the block leaves something behind, naming each of it.
 
     Looks at asyncio tasks, live fibers and their effects (listeners, services, registrations), open

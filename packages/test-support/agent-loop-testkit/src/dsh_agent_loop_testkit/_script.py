@@ -6,7 +6,7 @@ import inspect
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias
 
 from dsh_llm import (
     Adapter,
@@ -144,4 +144,4 @@ async def _answer(reply: Reply, options: GenerateOptions) -> Answer:
     answer = reply(options)
     if inspect.isawaitable(answer):
         return await answer
-    return cast("Answer", answer)
+    return answer

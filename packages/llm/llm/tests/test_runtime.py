@@ -322,7 +322,7 @@ async def test_listeners_and_consumers_raise_to_the_caller(root: Context, llm: L
         async for _ in llm.stream(request()):
             1 / 0  # noqa: B018
 
-    async def broken(options: GenerateOptions, next: object) -> AsyncIterator[StreamChunk]:
+    async def broken(options: GenerateOptions, following: object) -> AsyncIterator[StreamChunk]:
         raise KeyError("listener")
 
     root.on(LLM_STREAM, broken)
@@ -333,8 +333,8 @@ async def test_listeners_and_consumers_raise_to_the_caller(root: Context, llm: L
 async def test_a_listener_can_wrap_the_stream(root: Context, llm: LlmRuntime) -> None:
     llm.register_adapter(["a"], Scripted())
 
-    async def loud(options: GenerateOptions, next: Callable[[], object]) -> object:
-        inner = await next()  # type: ignore[misc]
+    async def loud(options: GenerateOptions, following: Callable[[], object]) -> object:
+        inner = await following()  # type: ignore[misc]
 
         async def chunks() -> AsyncIterator[StreamChunk]:
             async for chunk in inner:
@@ -352,9 +352,9 @@ async def test_a_listener_can_send_a_request_to_another_route(
     llm.register_adapter(["a"], Scripted(lambda o: says("from a")))
     llm.register_adapter(["b"], Scripted(lambda o: says("from b")))
 
-    async def reroute(options: GenerateOptions, next: Callable[[], object]) -> object:
+    async def reroute(options: GenerateOptions, following: Callable[[], object]) -> object:
         if options.config.provider != "a":
-            return await next()  # type: ignore[misc]
+            return await following()  # type: ignore[misc]
         config = msgspec.structs.replace(options.config, provider="b")
         return llm.stream(dataclasses.replace(options, config=config))
 

@@ -20,7 +20,7 @@ from dsh_llm import (
 from msgspec import UNSET
 
 from ._calls import is_json_object
-from ._wire import clean
+from ._wire import clean, cleaned
 
 if TYPE_CHECKING:
     from dsh_llm import GenerateOptions, ToolSchema
@@ -189,9 +189,17 @@ def _call(call: ToolCallBlock) -> dict[str, Any]:
     # The model invents names and breaks off arguments; both come back to it as an error result,
     # but a server that is strict would refuse the conversation for them.
     name = _BAD_NAME.sub("_", call.name)[:_MAX_NAME] or "unnamed"
-    arguments = call.arguments if is_json_object(call.arguments) else "{}"
-    function = {"name": name, "arguments": clean(arguments)}
+    function = {"name": name, "arguments": wire_arguments(call.arguments)}
     return {"id": clean(call.id), "type": "function", "function": function}
+
+
+def wire_arguments(text: str) -> str:
+    """`text` as arguments that a strict server takes: `{}` unless it is a JSON object."""
+    if not is_json_object(text):
+        return "{}"
+    if "\\u0000" not in text:
+        return text
+    return _encode(cleaned(msgspec.json.decode(text))).decode()
 
 
 def _tool_message(call_id: str, text: str) -> bytes:

@@ -56,9 +56,11 @@ class SseParser:
 
     def _normalized(self, data: bytes) -> bytes:
         """`data` with every line end as one newline, also one whose two bytes come apart."""
+        if not data:
+            return data
         if self._after_cr and data.startswith(b"\n"):
             data = data[1:]
-        self._after_cr = data.endswith(b"\r") or (self._after_cr and not data)
+        self._after_cr = data.endswith(b"\r")
         return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def _take(self, line: bytes, payloads: list[bytes]) -> None:

@@ -95,13 +95,24 @@ def clean(text: str) -> str:
     return _UNSAFE.sub("\ufffd", text)
 
 
+def cleaned(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    """`value` with every text in it cleaned."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, list):
+        return [cleaned(item) for item in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        return {clean(key): cleaned(item) for key, item in cast("dict[str, Any]", value).items()}
+    return value
+
+
 def _repaired(payload: bytes) -> WireChunk | None:
     text = payload.decode("utf-8", "replace")
     if not text.strip():
         return None
     try:
         value = json.loads(text, parse_constant=lambda _: None)
-        return msgspec.convert(_tolerable(value), WireChunk | None, strict=False)
+        return msgspec.convert(_tolerable(cleaned(value)), WireChunk | None, strict=False)
     except (ValueError, RecursionError) as error:
         shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
         raise LlmError(
@@ -111,9 +122,7 @@ def _repaired(payload: bytes) -> WireChunk | None:
 
 
 def _tolerable(value: Any) -> Any:  # noqa: ANN401 - any JSON
-    """`value` with texts cleaned and call arguments that came as an object as their JSON."""
-    if isinstance(value, str):
-        return clean(value)
+    """`value` with call arguments that came as an object as their JSON."""
     if isinstance(value, list):
         return [_tolerable(item) for item in cast("list[Any]", value)]
     if not isinstance(value, dict):

@@ -50,18 +50,18 @@ class Recovery:
     async def on_request_error(
         self,
         failed: RequestFailed,
-        next: Next[Retry | None],  # noqa: A002 - the waterfall's name
+        following: Next[Retry | None],
     ) -> Retry | None:
         """Retry as the route's policy says, or leave the failure to the others."""
         if self._stop.signal.aborted:
             return None
         policy = failed.retry_policy
         if policy is None:
-            return await next()
+            return await following()
         with self._working():
             if isinstance(policy, AlwaysRetry):
-                return await self._always(failed, policy, next)
-            return await self._normal(failed, policy, next)
+                return await self._always(failed, policy, following)
+            return await self._normal(failed, policy, following)
 
     async def dispose(self) -> None:
         """End all waits without a retry and return once nothing is under way."""

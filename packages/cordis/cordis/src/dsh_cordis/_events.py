@@ -44,7 +44,7 @@ class ListenerList:
         self._front: dict[Listener, None] = {}
         self._back: dict[Listener, None] = {}
         self._tuple: tuple[Listener, ...] | None = ()
-        self._admitted: dict[Target, tuple[Listener, ...]] = {}
+        self._admitted: dict[object, tuple[Listener, ...]] = {}
 
     def add(self, listener: Listener, *, prepend: bool) -> None:
         """Add at the end, or before everything else."""
@@ -66,13 +66,14 @@ class ListenerList:
 
     def admitted(self, target: Target) -> tuple[Listener, ...]:
         """The listeners that a dispatch to `target` reaches."""
-        if not getattr(target, "stable", False):
+        token: object = getattr(target, "stable", None)
+        if token is None:
             return self._filter(target)
-        listeners = self._admitted.get(target)
+        listeners = self._admitted.get(token)
         if listeners is None:
             if len(self._admitted) >= _MAX_TARGETS:
                 self._admitted.clear()
-            listeners = self._admitted[target] = self._filter(target)
+            listeners = self._admitted[token] = self._filter(target)
         return listeners
 
     def _filter(self, target: Target) -> tuple[Listener, ...]:

@@ -28,7 +28,12 @@ NextSync: TypeAlias = Callable[[], R]
 
 
 class Target(Protocol):
-    """Decides which listeners hear a dispatch, by the context that registered them."""
+    """Decides which listeners hear a dispatch, by the context that registered them.
+
+    A target whose verdict changes only at moments that it knows may have an attribute `stable`: a
+    hashable token, replaced at those moments. The kernel then asks it once per token, which keeps
+    dispatch cheap where thousands of listeners are registered.
+    """
 
     def accepts(self, ctx: Context, /) -> bool: ...
 

@@ -1,4 +1,5 @@
 """Scopes: registrations inherit down a chain of keys, events are admitted up."""
+
 from __future__ import annotations
 
 from ._chain import bind_scope_parent, scope_chain_of, scope_of, scope_parent_of, scope_target

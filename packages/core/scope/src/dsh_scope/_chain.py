@@ -18,17 +18,29 @@ SCOPE_ATTRIBUTE: Final = "dsh_scope"
 class ScopeTarget:
     """Admits untagged listeners and those tagged with the key or one of its ancestors."""
 
-    __slots__ = ("_keys",)
-    stable: Final = True
-    """What it admits never changes: moving a key in the tree retires its target."""
+    __slots__ = ("_key", "_keys", "stable")
+    stable: object
+    """The kernel remembers whom it admits until this token changes, which a moved key does."""
 
-    def __init__(self, keys: tuple[Callable[[], object | None], ...]) -> None:
-        self._keys = keys
+    def __init__(self, key: Callable[[], object | None]) -> None:
+        self._key = key
+        self.retire()
 
     def accepts(self, ctx: Context, /) -> bool:
         """Whether listeners registered through `ctx` hear it."""
         tag = ctx.meta(SCOPE_ATTRIBUTE)
-        return tag is None or any(key() is tag for key in self._keys)
+        if tag is None:
+            return True
+        keys = self._keys
+        if keys is None:
+            chain = scope_chain_of(self._key())
+            keys = self._keys = tuple(_node(one).key for one in chain)
+        return any(key() is tag for key in keys)
+
+    def retire(self) -> None:
+        """Something above the key moved."""
+        self._keys: tuple[Callable[[], object | None], ...] | None = None
+        self.stable = object()
 
 
 class _Node:
@@ -41,11 +53,11 @@ class _Node:
         self.bound = False
         self.parent: object | None = None
         self.children: weakref.WeakSet[_Node] = weakref.WeakSet()
-        self.target: ScopeTarget | None = None
+        self.target = ScopeTarget(key)
 
     def retire(self) -> None:
-        """Forget the targets that a changed parent makes wrong."""
-        self.target = None
+        """Let the targets that a changed parent concerns look again."""
+        self.target.retire()
         for child in self.children:
             child.retire()
 
@@ -53,7 +65,7 @@ class _Node:
 # Facts about keys, as weak as attributes on them would be: keys are foreign objects of any type,
 # compared by identity, so neither an attribute nor a WeakKeyDictionary can carry them.
 _NODES: Final[dict[int, _Node]] = {}
-_FLAT_TARGET: Final = ScopeTarget(())
+_FLAT_TARGET: Final = ScopeTarget(lambda: None)
 
 
 def scope_of(ctx: Context) -> object | None:
@@ -62,18 +74,8 @@ def scope_of(ctx: Context) -> object | None:
 
 
 def scope_target(key: object | None) -> Target:
-    """The target of a dispatch to `key`; None reaches untagged listeners only.
-
-    Ask anew for each dispatch: the target of a key is kept while nothing above it moves.
-    """
-    if key is None:
-        return _FLAT_TARGET
-    node = _node(key)
-    target = node.target
-    if target is None:
-        chain = scope_chain_of(key)
-        target = node.target = ScopeTarget(tuple(_node(one).key for one in chain))
-    return target
+    """The target of a dispatch to `key`, always the same; None reaches untagged listeners only."""
+    return _FLAT_TARGET if key is None else _node(key).target
 
 
 def bind_scope_parent(key: object, parent: object) -> Callable[[object | None], None]:
@@ -84,7 +86,7 @@ def bind_scope_parent(key: object, parent: object) -> Callable[[object | None], 
     node = _node(key)
     if node.bound:
         raise ScopeError(
-            f"scope {key!r} already has a parent: move it with what its first bind returned",
+            f"scope {key!r} is already bound: move it with what its first bind returned",
             code="SCOPE_BOUND",
         )
     _move(key, parent)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ._chain import scope_chain_of, scope_of
 
 if TYPE_CHECKING:
-    from dsh_cordis import Context, Effect
+    from dsh_cordis import Context, Disposer, Effect
 
 L = TypeVar("L", bound=Sized)
 T = TypeVar("T")
@@ -72,35 +72,29 @@ class ScopedLayers(Generic[L]):
         """
         key = scope_of(ctx)
 
-        def setup() -> Callable[[], None]:
-            return self._change(key, action, notify=notify)
+        def setup() -> Iterator[Disposer]:
+            layer = self._layer(key)
+            try:
+                undo = action(layer)
+            except BaseException:
+                self._drop_if_empty(key)
+                raise
+
+            def revert() -> None:
+                undo()
+                self._drop_if_empty(key)
+                if notify:
+                    self._tell(key)
+
+            yield revert  # held before the notification, so that its raising rolls back
+            if notify:
+                self._tell(key)
 
         return ctx.effect(setup, label)
 
-    def _change(
-        self, key: object | None, action: Callable[[L], Callable[[], None]], *, notify: bool
-    ) -> Callable[[], None]:
-        layer = self._layer(key)
-        try:
-            undo = action(layer)
-        except BaseException:
-            self._drop_if_empty(key)
-            raise
-
-        def revert() -> None:
-            undo()
-            self._drop_if_empty(key)
-            if notify and self._notify is not None:
-                self._notify(key)
-
-        if notify and self._notify is not None:
-            try:
-                self._notify(key)
-            except BaseException:
-                undo()
-                self._drop_if_empty(key)
-                raise
-        return revert
+    def _tell(self, key: object | None) -> None:
+        if self._notify is not None:
+            self._notify(key)
 
     def _layer(self, key: object | None) -> L:
         layer = self.peek(key)

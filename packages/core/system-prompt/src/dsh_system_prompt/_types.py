@@ -86,6 +86,9 @@ class AssemblePayload:
 class SystemPromptChanged:
     """A registration came or went; assemble again to see what it means."""
 
+    scope: object | None
+    """Where; None is everywhere."""
+
 
 def _scope(payload: AssemblePayload) -> Target:
     return scope_target(payload.context.scope)

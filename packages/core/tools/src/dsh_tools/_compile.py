@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from ._errors import ToolSchemaError
 from ._nodes import (
     ArrayNode,
     BooleanNode,
-    Constraint,
     EveryNode,
     IntegerNode,
     Node,
@@ -22,6 +21,9 @@ from ._nodes import (
     pattern_constraint,
 )
 from ._phrases import compared, path_text, received
+
+if TYPE_CHECKING:
+    from ._nodes import Constraint
 
 MAX_SCHEMA_DEPTH: Final = 64
 

@@ -110,7 +110,7 @@ def _special(kind: Any) -> dict[str, Any]:  # noqa: ANN401 - msgspec's hook sign
     if is_pydantic_model(kind):
         return inlined(kind.model_json_schema())
     if kind is FrozenJson:
-        return {}
+        return {"title": "any"}  # msgspec takes an empty schema for none; titles are dropped
     if kind is FrozenDict or (isinstance(kind, type) and issubclass(kind, OpenUnion)):
         return {"type": "object"}
     raise NotImplementedError(f"{_name(kind)} has no JSON form")
@@ -174,12 +174,10 @@ def _kind_of(values: list[object]) -> str | None:
 
 
 def _without_null(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    branches = [one for one in schema.get("anyOf", ()) if one.get("type") != "null"]
-    if len(branches) == len(schema.get("anyOf", ())):
-        return schema
-    rest = {key: value for key, value in schema.items() if key != "anyOf"}
+    rest = dict(schema)
     if rest.get("default", ...) is None:
         del rest["default"]
-    if len(branches) == 1:
-        return {**branches[0], **rest}
-    return {**rest, "anyOf": branches}
+    if "anyOf" not in rest:
+        return rest
+    branches = [one for one in rest.pop("anyOf") if one.get("type") != "null"]
+    return {**branches[0], **rest} if len(branches) == 1 else {**rest, "anyOf": branches}

@@ -243,9 +243,7 @@ class UnionNode(Node):
                 return walk.refuse(at, f"fits {count} alternatives, must fit exactly one")
             if hits:
                 return hits[0]
-        if (branch := self._meant(value)) is not None:
-            return branch.read(value, at, walk)
-        return walk.mismatch(at, self.phrase(), value)
+        return self._complain(value, at, walk)
 
     def _hits(self, value: object, at: Path, *, convert: bool) -> list[object]:
         hits: list[object] = []
@@ -258,15 +256,26 @@ class UnionNode(Node):
                 break
         return hits
 
-    def _meant(self, value: object) -> Node | None:
-        """The one branch whose complaints help: of the value's type, with its tag if it has one."""
+    def _complain(self, value: object, at: Path, walk: Walk) -> object:
+        """What helps most: the complaints of the one branch that was meant, or all the choices."""
         others = [branch for branch in self.branches if type(branch) is not NullNode]
         if len(others) == 1 and value is not None:
-            return others[0]
+            return others[0].read(value, at, walk)
         same = [branch for branch in others if branch.fits_kind(value)]
-        if len(same) > 1 and isinstance(value, dict):
-            same = [one for one in same if _tags_fit(one, cast("dict[str, object]", value))]
-        return same[0] if len(same) == 1 else None
+        if len(same) == 1:
+            return same[0].read(value, at, walk)
+        tags = _tags(same) if isinstance(value, dict) else None
+        if not tags:
+            return walk.mismatch(at, self.phrase(), value)
+        fields = cast("dict[str, object]", value)
+        name = next(iter(tags))
+        for tag, branch in tags[name]:
+            if compared(fields.get(name, BAD), tag):
+                return branch.read(value, at, walk)
+        wanted = " or ".join(shown(tag) for tag, _ in tags[name])
+        if name not in fields:
+            return walk.refuse((at, name), f"required but missing, expected {wanted}")
+        return walk.mismatch((at, name), wanted, fields[name])
 
     def phrase(self) -> str:  # noqa: D102
         return " or ".join(dict.fromkeys(branch.phrase() for branch in self.branches))
@@ -294,14 +303,16 @@ class EveryNode(Node):
         return all(part.fits_kind(value) for part in self.parts)
 
 
-def _tags_fit(node: Node, value: Mapping[str, object]) -> bool:
-    if not isinstance(node, ObjectNode):
-        return False
-    tags = [key for key, one in node.properties.items() if one.allowed and len(one.allowed) == 1]
-    return bool(tags) and all(
-        key in value and compared(value[key], (node.properties[key].allowed or (BAD,))[0])
-        for key in tags
-    )
+def _tags(branches: Sequence[Node]) -> dict[str, list[tuple[object, Node]]]:
+    """Properties that tell all `branches` apart, each with the value and branch of every one."""
+    tags: dict[str, list[tuple[object, Node]]] = {}
+    for branch in branches:
+        if not isinstance(branch, ObjectNode):
+            return {}
+        for key, node in branch.properties.items():
+            if node.allowed is not None and len(node.allowed) == 1:
+                tags.setdefault(key, []).append((node.allowed[0], branch))
+    return {key: known for key, known in tags.items() if len(known) == len(branches)}
 
 
 def pattern_constraint(pattern: re.Pattern[str]) -> Constraint:

@@ -157,6 +157,9 @@ class ToolExecuted:
 class ToolsChanged:
     """A tool came or went; read the registry again."""
 
+    scope: object | None
+    """Where; None is everywhere."""
+
 
 def _call_scope(execution: ToolExecution) -> Target:
     return scope_target(execution.agent)

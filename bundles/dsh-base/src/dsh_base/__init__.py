@@ -1,0 +1,1 @@
+"""Bundle of the rows every profile stands on; its payload is `cordis.patch.yml`."""

@@ -1,0 +1,75 @@
+"""Parses the command line and publishes what the runner's row reads."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dsh_cmdline import APP_EXIT, CMDLINE, parse_cmdline
+from dsh_cordis import Context, ServiceKey
+
+HEADLESS_STARTUP = ServiceKey["StartupOptions"]("headless_startup")
+
+name = "dsh-headless/startup"
+inject = (APP_EXIT, CMDLINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartupOptions:
+    """What the command line asked for; empty text means not given."""
+
+    task: str
+    """The words, joined; `-` alone means that stdin holds the task."""
+    json: bool
+    session_id: str
+    model: str
+
+    def expression_fields(self) -> Mapping[str, object]:
+        """What `!expr ctx.headless_startup.<field>` sees."""
+        return {
+            "task": self.task,
+            "json": self.json,
+            "sessionId": self.session_id,
+            "model": self.model,
+        }
+
+
+def apply(ctx: Context, config: object) -> None:  # noqa: ARG001 - the plugin form
+    """Publish the options; after help or misuse nothing, so that the runner never starts."""
+    parser = _parser()
+    parsed = parse_cmdline(ctx, parser)
+    if parsed is None:
+        return
+    task = " ".join(parsed.words).strip()
+    if not task:
+        parser.print_usage(sys.stderr)
+        sys.stderr.write(
+            "dsh headless: error: a task is required; give words, or - to read it from stdin\n"
+        )
+        ctx[APP_EXIT](1)
+        return
+    options = StartupOptions(
+        task=task, json=parsed.json, session_id=parsed.session_id, model=parsed.model
+    )
+    ctx.provide(HEADLESS_STARTUP, options)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="dsh headless",
+        description="Let an agent do one task in the current directory, then exit.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("words", nargs="*", metavar="WORDS", help="the task; - alone: read stdin")
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object a line, as it happens"
+    )
+    parser.add_argument(
+        "--session-id", default="", metavar="ID", help="go on with a stored session"
+    )
+    parser.add_argument(
+        "--model", default="", metavar="[PROVIDER/]MODEL", help="use this model for the run"
+    )
+    return parser

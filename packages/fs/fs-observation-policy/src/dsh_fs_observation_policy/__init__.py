@@ -1,0 +1,7 @@
+"""Files must be read before they are changed."""
+
+from __future__ import annotations
+
+from ._plugin import apply
+
+__all__ = ("apply",)

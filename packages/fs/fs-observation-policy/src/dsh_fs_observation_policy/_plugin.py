@@ -1,0 +1,78 @@
+"""Listeners that turn what an owner has seen into what its changes must find."""
+
+from __future__ import annotations
+
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from dsh_cordis import Context, Next
+from dsh_fs import (
+    FS_EDIT_INTENT,
+    FS_OBSERVED,
+    FS_WRITE_INTENT,
+    CreateIfAbsent,
+    Expected,
+    FileIntent,
+    FileKey,
+    FileObserved,
+    FileTarget,
+    FileVersion,
+    FsError,
+    ReplaceIfVersion,
+)
+
+_UNSEEN: Final = object()
+
+
+class Observations:
+    """What each owner last saw of each file. Not durable: a resumed session reads again."""
+
+    def __init__(self) -> None:
+        self._seen: WeakKeyDictionary[object, dict[FileKey, FileVersion | None]] = (
+            WeakKeyDictionary()
+        )
+
+    def observe(self, observed: FileObserved) -> None:
+        """Remember; an observation without an owner is nobody's knowledge."""
+        if observed.owner is not None:
+            self._seen.setdefault(observed.owner, {})[observed.target.key] = observed.version
+
+    async def write_intent(self, intent: FileIntent, next: Next[Expected | None]) -> Expected:  # noqa: A002, ARG002 - the first decider wins, so the rest is not asked
+        """A file that was seen may be replaced as it was seen, any other only created."""
+        version = self._last(intent)
+        if version is None or version is _UNSEEN:
+            return CreateIfAbsent()
+        return ReplaceIfVersion(FileVersion(str(version)))
+
+    async def edit_intent(
+        self,
+        intent: FileIntent,
+        next: Next[ReplaceIfVersion | None],  # noqa: A002, ARG002 - see above
+    ) -> ReplaceIfVersion:
+        """Only what was seen can be edited, and only as it was seen."""
+        version = self._last(intent)
+        if version is _UNSEEN:
+            raise _not_observed(intent.target)
+        if version is None:
+            raise FsError(f"{intent.target.display_path!r} does not exist", code="FS_NOT_FOUND")
+        return ReplaceIfVersion(FileVersion(str(version)))
+
+    def _last(self, intent: FileIntent) -> object:
+        if intent.owner is None:
+            return _UNSEEN
+        return self._seen.get(intent.owner, {}).get(intent.target.key, _UNSEEN)
+
+
+def apply(ctx: Context, config: object) -> None:  # noqa: ARG001 - the plugin form
+    """Listen for as long as the plugin is loaded; unloading forgets everything."""
+    observations = Observations()
+    ctx.on(FS_OBSERVED, observations.observe)
+    ctx.on(FS_WRITE_INTENT, observations.write_intent)
+    ctx.on(FS_EDIT_INTENT, observations.edit_intent)
+
+
+def _not_observed(target: FileTarget) -> FsError:
+    return FsError(
+        f"{target.display_path!r} was not read in this session; read it first",
+        code="FS_NOT_OBSERVED",
+    )

@@ -1,0 +1,39 @@
+"""Where policies meet file operations.
+
+`owner` is whoever's knowledge of files counts: the session of the agent that acts, or None.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dsh_cordis import Emit, Waterfall
+
+from ._records import Expected, FileTarget, FileVersion, ReplaceIfVersion
+
+
+@dataclass(frozen=True, slots=True)
+class FileIntent:
+    """`owner` is about to change `target`."""
+
+    target: FileTarget
+    owner: object | None
+
+
+@dataclass(frozen=True, slots=True)
+class FileObserved:
+    """`owner` saw `target`: at `version`, or absent if that is None."""
+
+    target: FileTarget
+    owner: object | None
+    version: FileVersion | None
+
+
+FS_WRITE_INTENT = Waterfall[Expected | None, FileIntent]("fs/write-intent")
+"""What a write must find; None: anything. The first listener that decides wins."""
+
+FS_EDIT_INTENT = Waterfall[ReplaceIfVersion | None, FileIntent]("fs/edit-intent")
+"""The version that an edit must find; None: any. The first listener that decides wins."""
+
+FS_OBSERVED = Emit[FileObserved]("fs/observed")
+"""A listener that raises fails the tool."""

@@ -1,0 +1,7 @@
+"""The read, write and edit tools."""
+
+from __future__ import annotations
+
+from ._plugin import Config, apply, inject
+
+__all__ = ("Config", "apply", "inject")

@@ -97,7 +97,9 @@ class Output:
         NUL and lone surrogates become replacement characters: they come with the bytes that tools
         meet and are no mistake of the tool.
         """
-        plain = _plain_json(value)
+        # Where no type says what a set or bytes should become, they are refused, not guessed at.
+        bare = self._kind is None and type(value) in (dict, list, tuple)
+        plain = value if bare else _plain_json(value)
         try:
             frozen = freeze(plain)
         except LosslessJsonError:

@@ -90,3 +90,14 @@ def mount(root: Context) -> Any:
 
 def replaced(options: GenerateOptions, **changes: Any) -> GenerateOptions:
     return dataclasses.replace(options, **changes)
+
+
+@pytest.fixture
+def model_options() -> Any:
+    """A request without any provider mounted."""
+
+    def options(*messages: Message) -> GenerateOptions:
+        config = LlmCallConfig(provider="deepseek-official", model="m")
+        return GenerateOptions(config=config, messages=messages)
+
+    return options

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from dsh_llm import LlmError
 from dsh_llm_deepseek._sse import MAX_EVENT_BYTES, SseParser
@@ -71,7 +73,7 @@ STREAMS = st.lists(st.tuples(LINES, ENDS), max_size=12).map(
 @given(stream=STREAMS, cuts=st.lists(st.integers(0, 200), max_size=8))
 def test_any_split_of_the_bytes_gives_the_same_events(stream: bytes, cuts: list[int]) -> None:
     edges = [0, *sorted(cut for cut in cuts if cut < len(stream)), len(stream)]
-    pieces = [stream[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    pieces = [stream[a:b] for a, b in pairwise(edges)]
     assert parsed(*pieces) == parsed(stream)
     assert parsed(*(stream[i : i + 1] for i in range(len(stream)))) == parsed(stream)
 

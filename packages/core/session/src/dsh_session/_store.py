@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dsh_cordis import Disposer, Emit, Parallel, Service, ServiceKey
 from dsh_llm import SessionId
+from dsh_scope import scope_of, scope_target
 
 from ._errors import SessionError
 from ._header import SessionMeta, make_header

@@ -123,7 +123,7 @@ class LiveLog:
         barrier = self._barrier
         try:
             await self._write_all()
-        except Exception as error:  # noqa: BLE001 - containment: the events are kept, the next write tries again
+        except Exception as error:
             if self._barrier is not None:
                 barrier, self._barrier = self._barrier, None
                 barrier.set_exception(error)

@@ -140,7 +140,7 @@ class _Run:
     def start(event: AnyEvent) -> _Run | None:
         """A run that begins with `event`; None if nothing can follow it in a row."""
         chunk = _chunk(event)
-        kind = type(chunk)
+        kind: type[Any] = type(chunk)
         if kind not in (TextDelta, ReasoningDelta, ToolCallDelta):
             return None
         data = event.data

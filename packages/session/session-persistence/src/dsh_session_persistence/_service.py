@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
-from dsh_cordis import AbortSignal, CordisError, Disposer, FiberState, Service, ServiceKey
+from dsh_cordis import AbortSignal, Disposer, FiberState, Service, ServiceKey
 from dsh_session import (
     SESSION_CREATED,
     SESSION_DISPOSED,
@@ -94,7 +94,7 @@ class SessionPersistence(Service):
 
     async def list(self, signal: AbortSignal | None = None) -> tuple[SessionHeader, ...]:
         """The headers of all stored sessions; those without an event are not stored."""
-        return await _unless(signal, self._backend.list())
+        return await _unless(signal, self._backend.list)
 
     async def inspect(self, session_id: str, signal: AbortSignal | None = None) -> StoredSession:
         """A session as it would be after repair, changing nothing; a live one as it is now.
@@ -106,7 +106,7 @@ class SessionPersistence(Service):
         if session is not None:
             return StoredSession(session.header, tuple(session.events))
         async with self._exclusive(session_id, signal):
-            stored = await _unless(signal, self._stored(session_id))
+            stored = await _unless(signal, lambda: self._stored(session_id))
         if stored.damage is None:
             stored.events.extend(interrupted_turn_closers(stored.events))
             restored(stored)
@@ -124,7 +124,7 @@ class SessionPersistence(Service):
                 f"cannot read from event {from_seq}: they count from 0", code="INVALID_SEQ"
             )
         async with self._exclusive(session_id, signal):
-            stored = await _unless(signal, self._stored(session_id))
+            stored = await _unless(signal, lambda: self._stored(session_id))
         if stored.damage is not None:
             raise corrupt(session_id, stored.damage)
         return tuple(stored.events[from_seq:])
@@ -140,15 +140,15 @@ class SessionPersistence(Service):
             return await self._load_live(session)
         async with self._exclusive(session_id, None) as track:
             stored = await self._stored(session_id)
-            if _needs_repair(stored):
-                had_lock = track.unlock is not None
-                try:
-                    stored = await self._repaired(track, stored.header)
-                finally:
-                    if not had_lock:
-                        track.let_go()
-            else:
+            if not _needs_repair(stored):
                 restored(stored)
+                return StoredSession(stored.header, tuple(stored.events))
+            had_lock = track.unlock is not None
+            try:
+                stored, _ = await self._finish(lambda: self._repaired(track, stored.header))
+            finally:
+                if not had_lock:
+                    track.let_go()
             return StoredSession(stored.header, tuple(stored.events))
 
     @property
@@ -193,7 +193,7 @@ class SessionPersistence(Service):
                 header = await self._backend.find(session_id)
                 if header is None:
                     raise not_found(session_id)
-                stored = await self._repaired(track, header)
+                stored, _ = await self._finish(lambda: self._repaired(track, header))
                 track.header, track.durable = stored.header, len(stored.events)
                 track.materialized = True
             check_continues(batch, track.durable)
@@ -214,7 +214,7 @@ class SessionPersistence(Service):
                 reservation = track.reservation
                 if reservation is None:
                     return await self._reserve(track, signal)
-            await _unless(signal, reservation.ended.wait())
+            await _unless(signal, reservation.ended.wait)
 
     # -- live sessions ----------------------------------------------------------------------
 
@@ -266,7 +266,7 @@ class SessionPersistence(Service):
         # When the whole tree unloads, its agents are still closing their turns: the log goes on
         # until its session ends. When just this storage unloads, its sessions stay.
         root_unloads = self.own.root.fiber.state is FiberState.UNLOADING
-        if root_unloads and self._sessions.get(live.session.id) is live.session:
+        if root_unloads and self._is_live(live.session):
             live.hurry()
         else:
             live.close()
@@ -323,21 +323,17 @@ class SessionPersistence(Service):
     async def _reserve(self, track: Track, signal: AbortSignal | None) -> SessionPreparation:
         if self._sessions.get(track.id) is not None:
             raise live_error(track.id)
-        if track.live is not None:
-            await _unless(signal, track.live.ended.wait())
-        header = await _unless(signal, self._backend.find(track.id))
+        header = await _unless(signal, lambda: self._backend.find(track.id))
         if header is None:
             raise not_found(track.id)
         try:
-            stored = await self._repaired(track, header)
-            durable = len(stored.events)
-            session = restored(stored)
+            stored, session = await self._finish(lambda: self._repaired(track, header))
             if signal is not None:
                 signal.throw_if_aborted()
         except BaseException:
             track.let_go()
             raise
-        reservation = track.reservation = Reservation(session, durable)
+        reservation = track.reservation = Reservation(session, len(stored.events))
 
         def release() -> None:
             if track.reservation is reservation:
@@ -348,21 +344,22 @@ class SessionPersistence(Service):
 
         return SessionPreparation(session, release)
 
-    async def _repaired(self, track: Track, header: SessionHeader) -> StoredLog:
-        """The log after closing what a dead writer left open. This process is its writer then."""
+    async def _repaired(self, track: Track, header: SessionHeader) -> tuple[StoredLog, Session]:
+        """The log after closing what a dead writer left open, and a session made of it.
+
+        This process is its writer then.
+        """
         await self._become_writer(track, header)
         # Read under the lock: the former writer may have gone on until a moment ago.
         stored = await self._stored(track.id)
         if stored.damage is not None:
             raise corrupt(track.id, stored.damage)
         closers = interrupted_turn_closers(stored.events)
-        torn = stored.torn
         stored.events.extend(closers)
-        restored(stored)
-        if torn is not None or closers:
-            await self._finish(lambda: self._backend.commit_repair(stored.header, torn, closers))
-        stored.torn = None
-        return stored
+        session = restored(stored)
+        if stored.torn is not None or closers:
+            await self._backend.commit_repair(stored.header, stored.torn, closers)
+        return stored, session
 
     async def _stored(self, session_id: str) -> StoredLog:
         stored = await self._backend.load_stored(session_id)
@@ -373,7 +370,7 @@ class SessionPersistence(Service):
 
     async def _become_writer(self, track: Track, header: SessionHeader) -> None:
         if track.unlock is None:
-            track.unlock = await self._finish(lambda: self._backend.lock(header))
+            track.unlock = await self._backend.lock(header)
 
     async def _write(self, track: Track, events: Sequence[AnyEvent]) -> None:
         header = track.header
@@ -399,14 +396,19 @@ class SessionPersistence(Service):
             del self._tracks[track.id]
 
     @asynccontextmanager
-    async def _exclusive(self, session_id: str, signal: AbortSignal | None) -> AsyncIterator[Track]:
+    async def _exclusive(
+        self, session_id: str, signal: AbortSignal | None
+    ) -> AsyncGenerator[Track]:
         """The operations of one id, one at a time and in order; failures do not spread."""
         if signal is not None:
             signal.throw_if_aborted()
         track = self._track(session_id)
         track.users += 1
         try:
-            await _unless(signal, track.chain.acquire())
+            while (live := track.live) is not None and not self._is_live(live.session):
+                # Before the chain: the last writes of an ended session may need it.
+                await _unless(signal, live.ended.wait)
+            await _unless(signal, track.chain.acquire)
             try:
                 yield track
             finally:
@@ -415,18 +417,32 @@ class SessionPersistence(Service):
             track.users -= 1
             self._forget(track)
 
+    def _is_live(self, session: Session) -> bool:
+        return self._sessions.get(session.id) is session
+
     async def _finish(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Run `work` to its end even if the caller is cancelled: half a write helps nobody."""
+        """Run `work` to its end before the caller's cancellation counts.
+
+        Half a write helps nobody, and what it acquired has to be known to be released.
+        """
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         async def run() -> None:
             try:
                 done.set_result(await work())
-            except CordisError as error:
+            except Exception as error:  # noqa: BLE001 - handed to the caller
                 done.set_exception(error)
 
         task: asyncio.Task[Any] = self.own.spawn(run, stop=_let_it_end, name="session write")
-        await asyncio.wait({task})
+        cancelled: asyncio.CancelledError | None = None
+        while not task.done():
+            try:
+                await asyncio.wait({task})
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            done.exception()
+            raise cancelled
         return done.result()
 
 
@@ -442,9 +458,9 @@ def _let_it_end() -> None:
     """Unload waits for writes instead of cancelling them."""
 
 
-async def _unless(signal: AbortSignal | None, work: Awaitable[T]) -> T:
+async def _unless(signal: AbortSignal | None, work: Callable[[], Awaitable[T]]) -> T:
     if signal is None:
-        return await work
+        return await work()
     async with signal.scope():
-        return await work
+        return await work()
     raise AssertionError("the scope raises if it was left by an abort")

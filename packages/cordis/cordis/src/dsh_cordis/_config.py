@@ -143,8 +143,8 @@ class _Walk:
 
 
 def _fields(kind: type) -> list[_Field]:
-    hints = typing.get_type_hints(kind, include_extras=True)
     if _is_struct(kind):
+        hints = typing.get_type_hints(kind, include_extras=True)
         struct = cast("type[msgspec.Struct]", kind)
         names = struct.__struct_fields__
         wires = struct.__struct_encode_fields__
@@ -155,25 +155,25 @@ def _fields(kind: type) -> list[_Field]:
     found: list[_Field] = []
     for name, info in cast("Any", kind).model_fields.items():
         alias = info.validation_alias or info.alias
-        extra = info.json_schema_extra
-        secret = (isinstance(extra, dict) and bool(cast("Any", extra).get("secret"))) or (
-            _is_secret(hints.get(name))
-        )
-        found.append(
-            _Field(alias if isinstance(alias, str) else name, name, hints.get(name), secret)
-        )
+        wire = alias if isinstance(alias, str) else name
+        marks: tuple[Any, ...] = (*info.metadata, info)
+        secret = any(_marks_secret(mark) for mark in marks) or _is_secret(info.annotation)
+        found.append(_Field(wire, name, info.annotation, secret))
     return found
+
+
+def _marks_secret(mark: object) -> bool:
+    extra = getattr(mark, "extra", None) or getattr(mark, "json_schema_extra", None)
+    return isinstance(extra, dict) and bool(cast("dict[str, Any]", extra).get("secret"))
 
 
 def _is_secret(kind: Any) -> bool:  # noqa: ANN401 - a type expression
     if typing.get_origin(kind) is Annotated:
-        for part in typing.get_args(kind)[1:]:
-            extra: Any = getattr(part, "extra", None)
-            if isinstance(extra, dict) and cast("dict[str, Any]", extra).get("secret"):
-                return True
-    return any(
-        getattr(one, "__name__", "") in ("SecretStr", "SecretBytes") for one in _options(kind)
-    )
+        inner, *marks = typing.get_args(kind)
+        return any(_marks_secret(mark) for mark in marks) or _is_secret(inner)
+    if typing.get_origin(kind) in (Union, types.UnionType):
+        return any(_is_secret(arm) for arm in typing.get_args(kind))
+    return getattr(kind, "__name__", "") in ("SecretStr", "SecretBytes")
 
 
 def _options(kind: Any) -> list[Any]:  # noqa: ANN401 - a type expression

@@ -9,17 +9,28 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ._errors import CordisError
-from ._keys import AnyEventKey, Target
+from ._keys import AnyEventKey, Bail, Emit, Parallel, Serial, SyncWaterfall, Target, Waterfall
 from ._report import log_failure
 
 if TYPE_CHECKING:
     from ._context import Context
 
-_MAX_TARGETS = 256
+_MAX_TARGETS: Final = 256
 """How many targets one event remembers the admitted listeners of."""
+
+
+_MODES: Final[dict[type[AnyEventKey], str]] = {
+    Emit: "emit",
+    Parallel: "emit",
+    Serial: "serial",
+    Bail: "bail",
+    Waterfall: "waterfall",
+    SyncWaterfall: "waterfall",
+}
+"""What dispatch observers are told: they do not distinguish who waits."""
 
 
 class Listener:
@@ -143,9 +154,7 @@ class EventTable:
     def _observe(self, event: AnyEventKey, args: tuple[Any, ...], target: Target | None) -> None:
         if self.observers is None or event.name.startswith("internal/"):
             return
-        mode = type(event).__name__.lower()
-        if mode == "parallel":  # observers know these two as one kind
-            mode = "emit"
+        mode = _MODES[type(event)]
         for observer in self.observers.all():
             observer.call(mode, event.name, args, target)
 

@@ -1,6 +1,8 @@
 """Profiles, bundles, patch layers and the boot of a plugin tree."""
 
 # More than a dozen names: the steps between a command line and a running tree, one by one.
+from __future__ import annotations
+
 from ._audit import audit
 from ._boot import boot
 from ._dump import dump_rows

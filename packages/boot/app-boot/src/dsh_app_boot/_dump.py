@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     import yaml
 
 _SNAKE: Final = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)+\Z")
-_YAML_1_2_ONLY: Final = re.compile(r"0o[0-7]+\Z|[-+]?[0-9]+\Z|[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z")
+_YAML_1_2_ONLY: Final = re.compile(
+    r"0o[0-7]+\Z|[-+]?[0-9]+\Z|[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z"
+)
 
 
 def dump_rows(rows: Sequence[Row]) -> str:
@@ -53,16 +55,13 @@ def _camel_keys(config: Mapping[str, object]) -> dict[str, object]:
 def _text(value: object, dumper: type[yaml.CSafeDumper]) -> str:
     import yaml
 
-    return cast(
-        "str",
-        yaml.dump(
-            value,
-            Dumper=dumper,
-            sort_keys=False,
-            default_flow_style=False,
-            allow_unicode=True,
-            width=2**30,
-        ),
+    return yaml.dump(
+        value,
+        Dumper=dumper,
+        sort_keys=False,
+        default_flow_style=False,
+        allow_unicode=True,
+        width=2**30,
     )
 
 

@@ -12,7 +12,7 @@ from dsh_cordis_include import Patch, apply_patches, read_patch_file
 
 from ._errors import BootError
 from ._packages import package_directory
-from ._profiles import MANIFEST, PATCH_FILE, Profile
+from ._profiles import PATCH_FILE, Profile
 
 if TYPE_CHECKING:
     from dsh_cordis_loader import EntryPoints, Row
@@ -60,12 +60,10 @@ def unlisted_bundles(profile: Profile, entry_points: EntryPoints) -> tuple[str, 
     return tuple(name for name in entry_points[_BUNDLE_GROUP] if name not in profile.bundles)
 
 
-def _bundle_patches(
-    bundle: str, profile: Profile, entry_points: EntryPoints
-) -> tuple[Patch, ...]:
+def _bundle_patches(bundle: str, profile: Profile, entry_points: EntryPoints) -> tuple[Patch, ...]:
     installed = entry_points[_BUNDLE_GROUP]
     point = installed.get(bundle)
-    where = f"profile {profile.name!r} at {profile.directory / MANIFEST}"
+    where = f"profile {profile.name!r} at {profile.manifest}"
     if point is None:
         near = difflib.get_close_matches(bundle, installed, n=3) or list(installed)
         raise BootError(

@@ -38,6 +38,11 @@ class Profile:
     bundles: tuple[str, ...]
 
     @property
+    def manifest(self) -> Path:
+        """The file that lists the bundles."""
+        return self.directory / MANIFEST
+
+    @property
     def patch_file(self) -> Path:
         """The profile's own layer; may be absent."""
         return self.directory / PATCH_FILE
@@ -198,9 +203,7 @@ def _read(name: str, directory: Path, entry_points: EntryPoints) -> Profile:
         table = cast("Mapping[str, object]", table).get(key) if isinstance(table, Mapping) else None
     known = f"installed bundles are {_listed(entry_points[_BUNDLE_GROUP])}"
     if not isinstance(table, Mapping):
-        raise _invalid(
-            name, manifest, f"it lacks [tool.dsh.profile] with bundles = [...]; {known}"
-        )
+        raise _invalid(name, manifest, f"it lacks [tool.dsh.profile] with bundles = [...]; {known}")
     fields = cast("Mapping[str, object]", table)
     unknown = sorted(set(fields) - {"bundles"})
     if unknown:

@@ -1,5 +1,7 @@
 """The dsh launcher."""
 
+from __future__ import annotations
+
 from ._main import main
 
 __all__ = ("main",)

@@ -16,7 +16,7 @@ class UsageError(Exception):
 
 
 class Invocation(NamedTuple):
-    """One understood command line. Exactly one of `help`, `version`, `command`, `profile` is set."""
+    """One understood command line: exactly one of help, version, command and profile is set."""
 
     help: bool = False
     version: bool = False
@@ -34,26 +34,26 @@ class Invocation(NamedTuple):
 def parse(argv: Sequence[str], *, commands: Collection[str]) -> Invocation:
     """Read `[flags] NAME [flags] [application arguments]`. Raises UsageError.
 
-    Launcher flags end at the first token that is none, or at one `--`, which is consumed.
+    Launcher flags end at the first word that is none, or at one `--`, which is consumed.
     `commands` are the words that name a command instead of a profile.
     """
     reader = _Reader(argv)
     while reader.more:
-        token = reader.peek()
-        if token == "--":
+        word = reader.peek()
+        if word == "--":
             reader.take()
             break
         if reader.flag():
             continue
         if reader.profile is not None:
             break
-        if token in _HELP:
+        if word in _HELP:
             return Invocation(help=True)
-        if token in _VERSION:
+        if word in _VERSION:
             return Invocation(version=True)
-        if token.startswith("-"):
-            raise UsageError(f"unknown option {token!r} before a profile is named")
-        if token in commands:
+        if word.startswith("-"):
+            raise UsageError(f"unknown option {word!r} before a profile is named")
+        if word in commands:
             return _command(reader)
         reader.profile = reader.take()
     return _profile(reader)
@@ -78,15 +78,15 @@ class _Reader:
         return self._argv[self._at]
 
     def take(self) -> str:
-        token = self._argv[self._at]
+        word = self._argv[self._at]
         self._at += 1
-        return token
+        return word
 
     def rest(self) -> tuple[str, ...]:
         return self._argv[self._at :]
 
     def flag(self) -> bool:
-        """Consume one launcher flag with its value; False if the next token is none."""
+        """Consume one launcher flag with its value; False if the next word is none."""
         name, equals, inline = self.peek().partition("=")
         if name in _SWITCHES and not equals:
             self.switches.add(self.take())

@@ -174,8 +174,8 @@ def _bundle_hint(profile: Profile, entry_points: EntryPoints) -> str:
     if not unlisted:
         return ""
     return (
-        f"\n  The profile {profile.name!r} starts the bundles {', '.join(profile.bundles)}; installed"
-        f" but not listed in {profile.directory / 'pyproject.toml'}: {', '.join(unlisted)}."
+        f"\n  The profile {profile.name!r} starts the bundles {', '.join(profile.bundles)};"
+        f" installed but not listed in {profile.manifest}: {', '.join(unlisted)}."
     )
 
 

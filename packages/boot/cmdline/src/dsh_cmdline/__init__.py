@@ -1,5 +1,7 @@
 """The application's command line and exit, as services."""
 
+from __future__ import annotations
+
 from ._parse import CmdlineError, parse_cmdline
 from ._services import APP_EXIT, CMDLINE, AppExit, CommandLine
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from dsh_cordis import ServiceKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator
 
 CMDLINE: Final = ServiceKey["CommandLine"]("cmdline_args")
 APP_EXIT: Final = ServiceKey["AppExit"]("app_exit")
@@ -46,7 +46,7 @@ class AppExit:
         return self._open > 0
 
     @contextmanager
-    def one_shot(self) -> Iterator[None]:
+    def one_shot(self) -> Generator[None]:
         """Marks a one-shot turn as open: SIGTERM meanwhile exits 143 instead of 0."""
         self._open += 1
         try:

@@ -1,5 +1,7 @@
 """Lists of rows, groups and patch files for the entry tree."""
 
+from __future__ import annotations
+
 from ._carriers import read_rows_file, register_builtins
 from ._errors import IncludeError
 from ._patches import Patch, Warn, apply_patches, parse_patches, read_patch_file

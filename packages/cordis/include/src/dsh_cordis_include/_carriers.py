@@ -26,6 +26,8 @@ class Group:
 
     name = "cordis:group"
     inject = (LOADER,)
+    literal_config = True
+    """Told to the loader: expressions in it belong to the rows that it holds."""
 
     async def apply(self, ctx: Context, _config: object) -> Disposer:
         """Mount the rows of the group."""
@@ -41,6 +43,8 @@ class Include:
 
     name = "cordis:include"
     inject = (LOADER,)
+    literal_config = True
+    """Told to the loader: expressions in it belong to the rows that it holds."""
 
     async def apply(self, ctx: Context, config: object) -> Disposer:
         """Read, patch and mount. Raises IncludeError if file or patches cannot be used."""
@@ -91,7 +95,9 @@ def read_rows_file(file: str | Path) -> tuple[Row, ...]:
 
 def _included_rows(entry: Entry, config: object) -> tuple[Row, ...]:
     where = f"include {entry.id}"
-    fields = cast("Mapping[str, object]", config) if isinstance(config, Mapping) else {}
+    fields: Mapping[str, object] = {}
+    if isinstance(config, Mapping):
+        fields = cast("Mapping[str, object]", config)
     unknown = sorted(set(fields) - {"path", "patches"})
     path = fields.get("path")
     if unknown or not isinstance(path, str) or not path.strip():
@@ -105,4 +111,6 @@ def _included_rows(entry: Entry, config: object) -> tuple[Row, ...]:
     if fields.get("patches") is None:
         return rows
     patches = parse_patches(fields["patches"], where=where, base=base, layer=entry.row.origin)
-    return apply_patches(rows, patches, warn=lambda layer, text: _log.warning("[%s] %s", layer, text))
+    return apply_patches(
+        rows, patches, warn=lambda layer, text: _log.warning("[%s] %s", layer, text)
+    )

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Final, TypeAlias, cast
 
 import msgspec
-
-
 from dsh_cordis_loader import (
     LoaderError,
     Row,
@@ -71,9 +69,7 @@ def read_patch_file(
     try:
         value = read_yaml(data, where=str(file))
     except LoaderError as error:
-        raise IncludeError(
-            f"failed to parse patches {error}", code="CONFIG_UNPARSABLE"
-        ) from None
+        raise IncludeError(f"failed to parse patches {error}", code="CONFIG_UNPARSABLE") from None
     return parse_patches(value, where=str(file), base=str(file.parent.absolute()), layer=layer)
 
 
@@ -102,9 +98,7 @@ def parse_patches(
     return tuple(patches)
 
 
-def apply_patches(
-    rows: Sequence[Row], patches: Iterable[Patch], *, warn: Warn
-) -> tuple[Row, ...]:
+def apply_patches(rows: Sequence[Row], patches: Iterable[Patch], *, warn: Warn) -> tuple[Row, ...]:
     """The rows after all patches in order; neither argument is changed.
 
     A patch that finds no target is skipped and told to `warn`. Raises IncludeError only if a
@@ -184,9 +178,7 @@ class _Composition:
                 self._admit(row.children or ())
 
 
-def _patch(
-    entry: Mapping[str, object], *, where: str, base: str | None, layer: str
-) -> Patch:
+def _patch(entry: Mapping[str, object], *, where: str, base: str | None, layer: str) -> Patch:
     row_id, name = entry.get("id"), entry.get("name")
     for key, value in (("id", row_id), ("name", name)):
         if value is not None and (not isinstance(value, str) or not value.strip()):
@@ -205,9 +197,7 @@ def _patch(
 
 def _changed(target: Row, patch: Patch) -> Row:
     resets: dict[str, object] = {"group": False, "disabled": False, "inject": (), "config": None}
-    fields = {
-        key: resets[key] if value is None else value for key, value in patch.fields.items()
-    }
+    fields = {key: resets[key] if value is None else value for key, value in patch.fields.items()}
     if "config" in fields and target.children is not None:
         fields["children"] = None
     changed = msgspec.structs.replace(

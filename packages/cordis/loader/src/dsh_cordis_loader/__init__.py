@@ -1,6 +1,8 @@
 """Entry tree of plugin rows: entry points, files, modules, expressions."""
 
 # More than a dozen names: the row helpers at the end of the list are shared with files of patches.
+from __future__ import annotations
+
 from ._entry_points import EntryPoint, EntryPoints, scan_entry_points
 from ._errors import LoaderError
 from ._expr import Expr

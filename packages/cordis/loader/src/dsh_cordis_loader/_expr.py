@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast, runtime_checkable
 
 from ._errors import LoaderError
 
@@ -164,8 +164,8 @@ class _Compiler:
         if kind != "Add":
             raise _refuse(f"the operator {kind} is not allowed; {_GRAMMAR}")
         left, right = self.compile(node.left), self.compile(node.right)
-        return lambda names, functions: operator.add(
-            left(names, functions), right(names, functions)
+        return lambda names, functions: (
+            cast("Any", left(names, functions)) + right(names, functions)
         )
 
     def _compile_compare(self, node: ast.Compare) -> _Step:
@@ -221,9 +221,7 @@ class _Compiler:
             if not isinstance(name, str):
                 raise _refuse("a key of {...} must be a text literal")
             entries.append((name, self.compile(value)))
-        return lambda names, functions: {
-            name: value(names, functions) for name, value in entries
-        }
+        return lambda names, functions: {name: value(names, functions) for name, value in entries}
 
     def _compile_call(self, node: ast.Call) -> _Step:
         name = _called_name(node)

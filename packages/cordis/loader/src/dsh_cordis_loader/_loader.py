@@ -37,7 +37,7 @@ class Loader(Service):
     nobody.
     """
 
-    provides: ClassVar[ServiceKey[Loader]] = LOADER
+    provides: ClassVar = LOADER
 
     def __init__(self, ctx: Context, config: LoaderOptions | None = None) -> None:
         super().__init__(ctx, config)
@@ -64,9 +64,7 @@ class Loader(Service):
             self._points = scan_entry_points()
         return self._points
 
-    async def apply(
-        self, rows: Sequence[Row], *, check: Callable[[], None] | None = None
-    ) -> None:
+    async def apply(self, rows: Sequence[Row], *, check: Callable[[], None] | None = None) -> None:
         """Make the tree equal `rows`: unchanged rows go on, the others change, start or end.
 
         Waits until everything has come to rest; then `check` may refuse the outcome by raising.
@@ -105,12 +103,10 @@ class Loader(Service):
         """Every entry of the tree, a group or include before what it holds."""
         return tuple(self._root.walk())
 
-    async def carry(
-        self, rows: Sequence[Row] | None = None, *, nested: bool = False
-    ) -> Disposer:
+    async def carry(self, rows: Sequence[Row] | None = None, *, nested: bool = False) -> Disposer:
         """For groups and includes: mount rows below the calling plugin.
 
-        None means the children of the caller's own row. `nested` rows have an id space of their own.
+        None means the children of the caller's own row; `nested` rows have their own id space.
         Raises LoaderError if one of them fails; the kernel then unwinds the caller.
         """
         entry = self.ctx.meta(ENTRY_META)

@@ -112,4 +112,4 @@ def _unknown(name: str, installed: list[str]) -> LoaderError:
 
 
 def _drive(name: str) -> bool:
-    return len(name) > 2 and name[1] == ":" and name[2] in "/\\"  # noqa: PLR2004
+    return len(name) > 2 and name[1] == ":" and name[2] in "/\\"

@@ -127,7 +127,7 @@ def check_row_fields(fields: Mapping[str, object], *, where: str) -> dict[str, o
 def anchor_name(name: str, base: str | None) -> str:
     """The name with a relative plugin file made absolute, so that a row can move between files."""
     if base is not None and name.startswith(("./", "../")):
-        return os.path.normpath(os.path.join(base, name))  # noqa: PTH118 - names are text, and `:attr` may follow
+        return os.path.normpath(os.path.join(base, name))
     return name
 
 
@@ -162,7 +162,7 @@ def describe(value: object) -> str:
     if value is None:
         return "nothing"
     if isinstance(value, str):
-        return "text" if len(value) > 40 else repr(value)  # noqa: PLR2004
+        return "text" if len(value) > 40 else repr(value)
     if isinstance(value, Mapping):
         return "a mapping"
     if isinstance(value, (list, tuple)):

@@ -39,18 +39,18 @@ class ExpressionScope:
 
     def __init__(self, options: LoaderOptions) -> None:
         self._home = options.home
+        self._environment = options.environment
         self._names: dict[str, object] = {
             "env": options.environment,
             "platform": sys.platform,
             "cwd": options.cwd,
         }
-        environment = options.environment
         self._functions: dict[str, Callable[..., object]] = {
             "coalesce": _coalesce,
             "dsh_home": self._dsh_home,
-            "env.get": lambda name, default=None: environment.get(name, default),
+            "env.get": self._variable,
             "int": _integer,
-            "json": lambda text: None if text is None else json.loads(text),
+            "json": _from_json,
         }
 
     def disabled(self, row: Row) -> bool:
@@ -96,15 +96,18 @@ class ExpressionScope:
                 code="INVALID_EXPRESSION",
             ) from None
 
+    def _variable(self, name: str, default: object = None) -> object:
+        return self._environment.get(name, default)
+
     def _dsh_home(self, *parts: object) -> str:
         if self._home is None:
             raise LoaderError("dsh_home() is not known here", code="INVALID_EXPRESSION")
         for part in parts:
-            if not isinstance(part, str) or os.path.isabs(part):  # noqa: PTH117 - text in, text out
+            if not isinstance(part, str) or os.path.isabs(part):
                 raise LoaderError(
                     f"dsh_home() takes relative path parts, got {part!r}", code="INVALID_EXPRESSION"
                 )
-        return os.path.join(self._home, *cast("tuple[str, ...]", parts))  # noqa: PTH118 - text in, text out
+        return os.path.join(self._home, *cast("tuple[str, ...]", parts))
 
 
 class _ServicesView:
@@ -138,6 +141,16 @@ class _ServicesView:
 
 def _coalesce(*values: object) -> object:
     return next((value for value in values if value is not None), None)
+
+
+def _from_json(text: object) -> object:
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        raise LoaderError(
+            f"json() takes text, got {type(text).__name__}", code="INVALID_EXPRESSION"
+        )
+    return json.loads(text)
 
 
 def _integer(value: object) -> int | None:

@@ -229,8 +229,8 @@ class Transaction:
             failures.append(_failed(self._action, entry, row, error))
 
     def _interpolation(self, entry: Entry) -> Callable[[Context, object], object] | None:
-        if entry.row.name.startswith("cordis:"):
-            # What an include holds are rows: their expressions are theirs to evaluate.
+        if getattr(entry.plugin, "literal_config", False):
+            # What a carrier holds are rows: their expressions are theirs to evaluate.
             return None
         return lambda ctx, raw: self._scope.fill(entry.row, ctx, ctx.fiber.inject, raw)
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from typing import Final
 
 import yaml
-from yaml.composer import Composer
-from yaml.cyaml import CParser
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from ._errors import LoaderError
@@ -66,8 +64,8 @@ def read_yaml(text: str | bytes, *, where: str) -> object:
     return None if node is None else _Builder(where).build(node)
 
 
-class _Parser(CParser):  # pyright: ignore[reportUntypedBaseClass]
-    """The C parser with YAML's failsafe resolver: which values plain text means is decided later."""
+class _Parser(yaml.CSafeLoader):
+    """The C parser with a resolver that leaves open which value plain text means."""
 
     def resolve(self, kind: type[Node], value: object, implicit: object) -> str:  # noqa: ARG002
         if kind is ScalarNode:
@@ -75,7 +73,7 @@ class _Parser(CParser):  # pyright: ignore[reportUntypedBaseClass]
             return "?" if plain else _PREFIX + "str"
         return _PREFIX + ("map" if kind is MappingNode else "seq")
 
-    def descend_resolver(self, parent: object, index: object) -> None: ...
+    def descend_resolver(self, current_node: object, current_index: object) -> None: ...
 
     def ascend_resolver(self) -> None: ...
 

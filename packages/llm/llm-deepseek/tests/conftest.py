@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +31,7 @@ class Model:
     """The provider mounted against one server."""
 
     llm: LlmRuntime
+    handle: Any
 
     async def options(
         self,
@@ -68,6 +68,11 @@ class Model:
 
 
 @pytest.fixture
+def key() -> str:
+    return KEY
+
+
+@pytest.fixture
 async def root(anyio_backend: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Context]:
     monkeypatch.setenv("DEEPSEEK_API_KEY", KEY)
     monkeypatch.delenv("DEEPSEEK_BASE_URL", raising=False)
@@ -80,16 +85,15 @@ async def root(anyio_backend: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
 def mount(root: Context) -> Any:
     """Mounts the provider for a server or base URL, with any other configuration."""
 
-    async def mount(server: MockServer | str, **config: Any) -> Model:
-        base_url = server if isinstance(server, str) else server.base_url
-        await root.plugin(DeepSeekProvider, {"baseURL": base_url, **config})
-        return Model(root[LLM])
+    async def mount(
+        server: MockServer | str | None, *, on: Context | None = None, **config: Any
+    ) -> Model:
+        ctx = root if on is None else on
+        if server is not None:
+            config["baseURL"] = server if isinstance(server, str) else server.base_url
+        return Model(ctx[LLM], await ctx.plugin(DeepSeekProvider, config))
 
     return mount
-
-
-def replaced(options: GenerateOptions, **changes: Any) -> GenerateOptions:
-    return dataclasses.replace(options, **changes)
 
 
 @pytest.fixture

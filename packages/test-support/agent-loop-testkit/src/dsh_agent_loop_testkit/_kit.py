@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dsh_agent import AGENTS, AgentHandle, AgentOptions, AgentRegistry, CreateAgent
 from dsh_agent_loop import AgentLoop, AgentLoopConfig
@@ -20,8 +20,10 @@ from ._script import Reply, ScriptedAdapter
 if TYPE_CHECKING:
     from dsh_agent import Agent, Setup
     from dsh_llm import ModelInfo
-    from dsh_session import AnyEvent, Session, SessionMeta, TurnEndReason
+    from dsh_session import AnyEvent, Session, SessionEventType, SessionMeta, TurnEndReason
     from dsh_tools import ToolDefinition
+
+D = TypeVar("D")
 
 PROVIDER = "scripted"
 MODEL = "scripted-1"
@@ -64,6 +66,10 @@ class AgentKit:
         self.agent.followup(create_user_message(text))
         await self.agent.when_idle()
         return final_text(self.session, start)
+
+    def of(self, key: SessionEventType[D]) -> list[D]:
+        """The payloads of every logged event of one type, in order."""
+        return [event.data for event in self.session.events if key.of(event)]
 
     def logged(self, *skip: str) -> list[str]:
         """The types in the session's log, chunks and those of `skip` left out."""

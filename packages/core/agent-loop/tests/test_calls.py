@@ -374,9 +374,9 @@ async def test_a_failing_log_waits_for_running_bodies_and_invents_nothing(bodies
     async with agent_kit([calls("read", "read", "read")], tools=[bodies.read]) as kit:
 
         def veto(mode, name, args, receiver):
-            if name == "session/event" and TOOL_CALL.of(args[0].event):
-                if args[0].event.data.call_id == "c3":
-                    raise ValueError("the log is full")
+            event = args[0].event if name == "session/event" else None
+            if event and TOOL_CALL.of(event) and event.data.call_id == "c3":
+                raise ValueError("the log is full")
 
         kit.root.on(Internal.DISPATCH, veto)
         start(kit)

@@ -122,14 +122,13 @@ class LoopAgent(Agent):
 
     # -- disposal, for the factory ----------------------------------------------------------
 
-    async def close(self) -> None:
-        """Stop for good: nothing wakes the agent any more."""
+    def close(self) -> None:
+        """Stop for good: nothing wakes the agent any more. Wait for `when_idle` then."""
         self._closing = True
         try:
             self.cancel(ByDisposal())
         except CordisError:
             _log.warning("pending input of %s stays in its log", self.id, exc_info=True)
-        await self.when_idle()
 
     def leave(self) -> None:
         """Refuse further input: no log takes it any more."""

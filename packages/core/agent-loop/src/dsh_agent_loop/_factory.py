@@ -62,7 +62,7 @@ class Lifecycle:
         self._agents = agents
         self._gone = anyio.Event()
         label = f"agent_loop.lifecycle({session_id!r})"
-        self._undo = owner.effect(lambda: self._tear_down, label)
+        self._undo = owner.effect(lambda: self._begin_end, label)
 
     @property
     def signal(self) -> AbortSignal:
@@ -98,13 +98,17 @@ class Lifecycle:
         except AgentError:  # the registry is gone, and no turn of ours can be running
             return False
 
-    async def _tear_down(self) -> None:
+    def _begin_end(self) -> Awaitable[None]:
+        # Not in the task that goes on from here: from now on nothing may be published or wake.
+        self.creation.abort(AgentError(f"agent {self._id!r} was disposed", code="AGENT_DISPOSED"))
+        if self.agent is not None:
+            self.agent.close()
+        return self._finish_end()
+
+    async def _finish_end(self) -> None:
         try:
-            self.creation.abort(
-                AgentError(f"agent {self._id!r} was disposed", code="AGENT_DISPOSED")
-            )
             if self.agent is not None:
-                await self.agent.close()
+                await self.agent.when_idle()
             if self.scope is not None:
                 await self.scope.dispose()
         finally:

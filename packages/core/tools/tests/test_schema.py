@@ -30,6 +30,8 @@ class Level(enum.Enum):
 
 
 class Item(msgspec.Struct):
+    """For programmers, not for the model."""
+
     text: Annotated[str, Meta(pattern="^a", max_length=5)]
     level: Level = Level.LOW
 
@@ -40,7 +42,7 @@ class Everything(msgspec.Struct, kw_only=True, rename="camel"):
     file_path: Annotated[str, Meta(min_length=1, description="Absolute or relative.")]
     mode: Literal["r", "w"] = "r"
     limit: Annotated[int, Meta(ge=1, le=2000, description="Lines.")] | None = None
-    items: list[Item] = []
+    items: list[Annotated[Item, Meta(description="One of them.")]] = []
     span: tuple[int, int] | None = None
     extra: dict[str, float] | UnsetType = UNSET
     anything: FrozenJson = None
@@ -60,6 +62,7 @@ def test_a_struct_becomes_one_closed_schema_without_references_or_titles() -> No
             "items": {
                 "type": "array",
                 "items": {
+                    "description": "One of them.",
                     "type": "object",
                     "properties": {
                         "text": {"type": "string", "pattern": "^a", "maxLength": 5},

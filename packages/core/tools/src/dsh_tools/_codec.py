@@ -45,8 +45,6 @@ class Arguments:
             accepted = derive_schema(params, "validation")
             self._node = compile_schema(accepted, strict=True, closed=True)
             offered = offered_schema(accepted)
-            # The description of the class repeats that of the tool.
-            offered = {key: one for key, one in offered.items() if key != "description"}
         if offered.get("type") != "object":
             raise ToolSchemaError(("parameters must be an object with named properties",))
         try:

@@ -37,7 +37,7 @@ def derive_schema(kind: object, mode: Literal["validation", "serialization"]) ->
             raw = msgspec.json.schema(kind, schema_hook=_special)
         except (TypeError, ValueError, NameError) as error:
             raise ToolSchemaError((f"{_name(kind)} is not a JSON type: {error}",)) from error
-    return _plain(inlined(raw))
+    return _plain(inlined(_undocumented(raw)))
 
 
 def offered_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,6 +64,16 @@ def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
     A reference that would never end, or leads nowhere, becomes an open schema marked `$ref`.
     """
     return _Inliner(schema).walk(schema, (), 0)
+
+
+def _undocumented(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Without the docstrings of classes: they are for programmers, annotations are for models."""
+    definitions = {
+        name: {key: one for key, one in definition.items() if key != "description"}
+        for name, definition in schema.get("$defs", {}).items()
+    }
+    rest = {key: one for key, one in schema.items() if key != "description"}
+    return {**rest, "$defs": definitions} if definitions else rest
 
 
 class _Inliner:
@@ -108,7 +118,7 @@ class _Inliner:
 
 def _special(kind: Any) -> dict[str, Any]:  # noqa: ANN401 - msgspec's hook signature
     if is_pydantic_model(kind):
-        return inlined(kind.model_json_schema())
+        return inlined(_undocumented(kind.model_json_schema()))
     if kind is FrozenJson:
         return {"title": "any"}  # msgspec takes an empty schema for none; titles are dropped
     if kind is FrozenDict or (isinstance(kind, type) and issubclass(kind, OpenUnion)):

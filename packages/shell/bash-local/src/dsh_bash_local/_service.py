@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from typing import Final
 
 from dsh_cordis import AbortSignal, Context
@@ -11,6 +12,8 @@ from dsh_subprocess import (
     SUBPROCESS,
     Collect,
     CollectedOutput,
+    ProcessExit,
+    ProcessHandle,
     SpawnSpec,
 )
 from dsh_timeout import clamp_timeout, deadline, timeout_of
@@ -19,15 +22,23 @@ from ._config import BashConfig
 
 TIMEOUT_CODE: Final = "BASH_TIMEOUT"
 
-# Nobody sits at a terminal: no colour, no pager, no prompt.
-_QUIET_ENV: Final = {
+# Nobody sits at a terminal: no colour, no pager, no prompt, no editor, and no startup file.
+_QUIET_ENV: Final[dict[str, str | None]] = {
     "NO_COLOR": "1",
     "TERM": "dumb",
     "PAGER": "cat",
     "GIT_PAGER": "cat",
     "GIT_TERMINAL_PROMPT": "0",
+    "GIT_ASKPASS": "",
     "SSH_ASKPASS_REQUIRE": "never",
+    "GIT_EDITOR": None,
+    "EDITOR": None,
+    "VISUAL": None,
+    "BASH_ENV": None,
 }
+
+_STRAGGLER_MS: Final = 50
+"""How long what ends together with the command may take before it counts as left running."""
 
 
 class BashLocal(Shell):
@@ -59,7 +70,7 @@ class BashLocal(Shell):
         config = self._config
         return ShellSpec(
             command=request.command,
-            workdir=request.workdir or config.cwd or os.getcwd(),
+            workdir=os.path.join(os.getcwd(), config.cwd, request.workdir or ""),
             timeout_ms=clamp_timeout(
                 request.timeout_ms,
                 default_ms=config.timeout_ms,
@@ -72,30 +83,36 @@ class BashLocal(Shell):
         )
 
     async def run(self, spec: ShellSpec) -> ShellResult:
-        with deadline(spec.signal, spec.timeout_ms, TIMEOUT_CODE) as signal:
-            process = self.own[SUBPROCESS].spawn(self._spawn_spec(spec, signal))
-            ended = await process.wait()
-            if signal.aborted:
-                # The group was told to end; what ignores SIGTERM is gone after the grace.
-                await process.wait_for_exit()
-            timed_out = timeout_of(signal, TIMEOUT_CODE) is not None
-            aborted = signal.aborted and not timed_out
-        return ShellResult(
-            exit_code=ended.exit_code,
-            signal=ended.signal,
-            timed_out=timed_out,
-            aborted=aborted,
-            timeout_ms=spec.timeout_ms,
-            stdout=_text(process.collected_stdout),
-            stderr=_text(process.collected_stderr),
-            left_running=process.tree_alive,
-        )
+        if spec.signal is not None and spec.signal.aborted:
+            nothing = StreamText("", truncated=False, spill_path=None)
+            return ShellResult(
+                exit_code=None,
+                signal=None,
+                timed_out=False,
+                aborted=True,
+                timeout_ms=spec.timeout_ms,
+                stdout=nothing,
+                stderr=nothing,
+                left_running=False,
+            )
+        with ExitStack() as limit:
+            timer = limit.enter_context(deadline(None, spec.timeout_ms, TIMEOUT_CODE))
+            with AbortSignal.any(spec.signal, timer) as signal:
+                process = self.own[SUBPROCESS].spawn(self._spawn_spec(spec, signal))
+                await process.exited()
+                # The limit is on the command, not on what it left running in the background.
+                limit.close()
+                ended = await process.wait()
+                if signal.aborted:
+                    # The tree was told to end; what ignores SIGTERM is gone after the grace.
+                    await process.wait_for_exit()
+                return await _result(spec, signal, process, ended)
 
     def _spawn_spec(self, spec: ShellSpec, signal: AbortSignal) -> SpawnSpec:
         config = self._config
         output = Collect(max_bytes=config.max_output_bytes, spill_max_bytes=config.max_spill_bytes)
         return SpawnSpec(
-            argv=("bash", "-c", spec.command),
+            argv=("bash", "--norc", "-c", spec.command),
             cwd=spec.workdir,
             stdin="ignore" if spec.stdin is None else spec.stdin,
             stdout=output,
@@ -104,6 +121,30 @@ class BashLocal(Shell):
             signal=signal,
             env=spec.env,
         )
+
+
+async def _result(
+    spec: ShellSpec, signal: AbortSignal, process: ProcessHandle, ended: ProcessExit
+) -> ShellResult:
+    timed_out = timeout_of(signal, TIMEOUT_CODE) is not None
+    aborted = signal.aborted and not timed_out
+    return ShellResult(
+        exit_code=ended.exit_code,
+        signal=ended.signal,
+        timed_out=timed_out,
+        aborted=aborted,
+        timeout_ms=spec.timeout_ms,
+        stdout=_text(process.collected_stdout),
+        stderr=_text(process.collected_stderr),
+        left_running=await _left_running(process),
+    )
+
+
+async def _left_running(process: ProcessHandle) -> bool:
+    if not process.tree_alive:
+        return False
+    with deadline(None, _STRAGGLER_MS, TIMEOUT_CODE) as signal:
+        return not await process.wait_for_exit(signal)
 
 
 def _text(output: CollectedOutput | None) -> StreamText:

@@ -95,7 +95,7 @@ class ShellEnv(Service):
         return tuple(info for entry in self._contributions.values() for info in entry.variables)
 
     def _of_session(self, agent: AgentRef) -> dict[str, str]:
-        values = {"DSH_SESSION_ID": agent.session.id}
+        values: dict[str, str] = {"DSH_SESSION_ID": agent.session.id}
         persistence = self.own.get(SESSION_PERSISTENCE)
         location = persistence.locate(agent.session.header) if persistence else None
         if location is not None and location.kind == "jsonl":

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import os
+import threading
 from collections import deque
 from pathlib import Path
 from typing import BinaryIO
@@ -17,14 +19,18 @@ class SpillDirectory:
     def __init__(self, parent: Path | None = None) -> None:
         self._parent = parent
         self._path: Path | None = None
+        self._making = threading.Lock()
 
     def open_file(self) -> tuple[Path, BinaryIO]:
-        """A new file of mode 0600 with a random name. Blocking."""
+        """A new file of mode 0600 with a random name. Blocking; for any thread."""
         import tempfile
 
-        if self._path is None:
-            self._path = Path(tempfile.mkdtemp(prefix="dsh-output-", dir=self._parent))
-        descriptor, name = tempfile.mkstemp(prefix="stream-", suffix=".log", dir=self._path)
+        with self._making:
+            # A cleaner of temporary files may have removed it since the last time.
+            if self._path is None or not self._path.is_dir():
+                self._path = Path(tempfile.mkdtemp(prefix="dsh-output-", dir=self._parent))
+            directory = self._path
+        descriptor, name = tempfile.mkstemp(prefix="stream-", suffix=".log", dir=directory)
         return Path(name), os.fdopen(descriptor, "wb", buffering=0)
 
 
@@ -36,27 +42,24 @@ class TailCollector(CollectedOutput):
     """
 
     def __init__(self, limits: Collect, directory: SpillDirectory) -> None:
-        self._limits = limits
+        self._max_bytes = limits.max_bytes
+        self._spill_max_bytes = limits.spill_max_bytes or 0
         self._directory = directory
         self._chunks: deque[bytes] = deque()
         self._held = 0
         self._seen = 0
+        self._ended = False
         self._unspilled: list[bytes] = []
         self._spill: _SpillFile | None = None
         self._spilling = limits.spill_max_bytes is not None
 
-    @property
-    def has_file(self) -> bool:
-        """Whether `finish` has a file to close."""
-        return self._spill is not None
-
     def push(self, data: bytes) -> bool:
         """Take the stream's next bytes; True if `spill` is due before the next push."""
-        first_overflow = self._held == self._seen and self._seen + len(data) > self._max_bytes
-        if self._spilling and (first_overflow or self._held < self._seen):
-            # Nothing was dropped yet at the first overflow, so the file can begin at byte 0.
-            self._unspilled = [*self._chunks, data] if first_overflow else [data]
+        overflowed = self._held < self._seen
         self._seen += len(data)
+        if self._spilling and (overflowed or self._seen > self._max_bytes):
+            # Nothing is dropped yet at the first overflow, so the file can begin at byte 0.
+            self._unspilled = [data] if overflowed else [*self._chunks, data]
         self._chunks.append(data)
         self._held += len(data)
         self._trim()
@@ -65,21 +68,23 @@ class TailCollector(CollectedOutput):
     def spill(self) -> None:
         """Write what `push` left for the file. Blocking; failures end spilling, never the run."""
         pending, self._unspilled = self._unspilled, []
-        limit = self._limits.spill_max_bytes
-        if not self._spilling or limit is None:
+        if self._seen > self._spill_max_bytes:
+            self._drop_spill()
             return
         try:
             if self._spill is None:
                 self._spill = _SpillFile(*self._directory.open_file())
-            if self._seen > limit:
-                self._drop_spill()
-            else:
-                self._spill.write(pending)
+            self._spill.write(pending)
         except OSError:
             self._drop_spill()
 
+    def end(self) -> bool:
+        """The stream ended; True if `finish` is due."""
+        self._ended = True
+        return self._spill is not None
+
     def finish(self) -> None:
-        """The stream ended: close the file. Blocking. A failed close withholds its path."""
+        """Close the file. Blocking. A failed close withholds its path."""
         if self._spill is not None and not self._spill.close():
             self._drop_spill()
 
@@ -87,14 +92,13 @@ class TailCollector(CollectedOutput):
         start = self._seen - self._held
         lossy = offset < start
         data = b"".join(self._chunks)
-        # A window that was cut inside a character begins after it: never half a character.
+        # A window that was cut inside a character begins after it.
         data = _without_cut_character(data) if lossy else data[offset - start :]
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        text = decoder.decode(data, self._ended).replace("\0", "\ufffd")
+        unfinished = len(decoder.getstate()[0])
         path = str(self._spill.path) if self._spill is not None else None
-        return OutputRead(data.decode("utf-8", "replace"), self._seen, lossy, path)
-
-    @property
-    def _max_bytes(self) -> int:
-        return self._limits.max_bytes
+        return OutputRead(text, self._seen - unfinished, lossy, path)
 
     def _trim(self) -> None:
         excess = self._held - self._max_bytes

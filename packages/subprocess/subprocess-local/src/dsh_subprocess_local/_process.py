@@ -4,39 +4,46 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from dsh_cordis import AbortSignal
 from dsh_subprocess import Collect, ProcessExit, ProcessHandle, SpawnSpec, SubprocessError
 
 from ._collector import SpillDirectory, TailCollector
-from ._group import ProcessGroup
-from ._streams import Drain, Feed, open_reader, open_writer
+from ._exit import reap
+from ._streams import Drain, Feed, RawStreams
+from ._tree import ProcessTree
 
+_FIRST_POLL_S: Final = 0.001
 _ENDING_POLL_S: Final = 0.015
 _LINGERING_POLL_S: Final = 0.25
+_LAST_REAP_S: Final = 0.5
 
 
 class LocalProcess(ProcessHandle):
-    """A child in a session and process group of its own, so that it has no terminal to ask."""
+    """A child in a session of its own, so that it has no terminal to ask."""
 
     def __init__(self, spec: SpawnSpec, env: dict[str, str], directory: SpillDirectory) -> None:
+        loop = self._loop = asyncio.get_running_loop()
         self._spec = spec
-        self._loop = asyncio.get_running_loop()
-        self._exit: asyncio.Future[ProcessExit] = self._loop.create_future()
-        self._gone: asyncio.Future[None] = self._loop.create_future()
-        self._terminating = False
+        self._ended: ProcessExit | None = None
+        self._exited = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._gone: asyncio.Future[None] = loop.create_future()
+        self._ending: asyncio.Future[None] = loop.create_future()
+        self._released: asyncio.Future[None] = loop.create_future()
         self._kill_timer: asyncio.TimerHandle | None = None
-        self._leader_reaped = False
-        self._group: ProcessGroup | None = None
+        self._killed = False
+        self._tree: ProcessTree | None = None
         self._popen: subprocess.Popen[bytes] | None = None
         self._drains: list[Drain] = []
         self._feed: Feed | None = None
+        self._raw: RawStreams | None = None
+        self._opening = asyncio.Lock()
         self._forget_signal: Callable[[], None] | None = None
         self._failure: SubprocessError | None = None
         self.pid = -1
@@ -46,75 +53,106 @@ class LocalProcess(ProcessHandle):
         try:
             popen = _start(spec, env)
         except (OSError, ValueError) as error:
-            self._failure = _spawn_failure(spec, error)
-            self._gone.set_result(None)
+            self._fail(_spawn_failure(spec, error))
             return
         self._popen = popen
         self.pid = popen.pid
-        self._group = ProcessGroup(popen.pid)
-        for pipe, collector in ((popen.stdout, out), (popen.stderr, err)):
+        self._tree = ProcessTree(popen.pid)
+        raw: dict[str, IO[bytes]] = {}
+        for name, pipe, collector in (("stdout", popen.stdout, out), ("stderr", popen.stderr, err)):
             if pipe is not None and collector is not None:
-                self._drains.append(Drain(self._loop, pipe, collector))
+                self._drains.append(Drain(loop, pipe, collector))
+            elif pipe is not None:
+                raw[name] = pipe
         if popen.stdin is not None and isinstance(spec.stdin, bytes):
-            self._feed = Feed(self._loop, popen.stdin, spec.stdin)
+            self._feed = Feed(loop, popen.stdin, spec.stdin)
+        elif popen.stdin is not None:
+            raw["stdin"] = popen.stdin
+        self._raw = RawStreams(loop, raw) if raw else None
         if spec.signal is not None:
             self._forget_signal = spec.signal.on_abort(self.terminate)
 
     # -- the service's side ------------------------------------------------------------------
 
     async def supervise(self) -> None:
-        """Follow the child until its whole tree is gone. The service runs this as a task."""
-        popen = self._popen
-        if popen is None:
+        """Follow the child until its whole tree is gone and its raw streams are closed.
+
+        The service runs this as a task. Cancelling it kills the tree at once.
+        """
+        popen, tree = self._popen, self._tree
+        if popen is None or tree is None:
             return
-        await _wait_until_exited(self._loop, popen)
-        code = popen.wait()
-        self._leader_reaped = True
-        await self._close_streams()
-        self._exit.set_result(_exit_of(code))
-        while self.tree_alive:  # noqa: ASYNC110 - nothing announces that a group emptied
-            await asyncio.sleep(_ENDING_POLL_S if self._terminating else _LINGERING_POLL_S)
+        try:
+            self._ended = await reap(popen)
+            tree.leader_reaped()
+            tree.alive()  # at once: from here on the number may be given to a stranger
+            self._exited.set()
+            await self._close_streams()
+            self._settled.set()
+            await self._tree_end(tree)
+            self._gone.set_result(None)
+            await self._raw_streams_end()
+        finally:
+            self.abandon()
+
+    def release(self) -> None:
+        """End the tree, and close the raw streams after it."""
+        self.terminate()
+        if not self._released.done():
+            self._released.set_result(None)
+
+    def kill_now(self) -> None:
+        """SIGKILL the tree at once; for the exit of the host."""
+        if self._tree is not None:
+            self._tree.send(signal.SIGKILL)
+
+    def abandon(self) -> None:
+        """Leave nothing behind: kill what lives, close what is open. Again: nothing."""
         if self._kill_timer is not None:
             self._kill_timer.cancel()
         if self._forget_signal is not None:
             self._forget_signal()
-        self._gone.set_result(None)
-
-    def kill_now(self) -> None:
-        """SIGKILL the tree at once; for the exit of the host."""
-        if self._group is not None:
-            self._group.send(signal.SIGKILL)
+        popen = self._popen
+        if popen is None:
+            return
+        if not self._gone.done():
+            self.kill_now()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                popen.wait(_LAST_REAP_S)
+        for stream in (*self._drains, self._feed, self._raw):
+            if stream is not None:
+                stream.stop()
+        if not self._gone.done():
+            lost = f"process {self.pid} was killed because its owner was stopped by force"
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                self._fail(SubprocessError(lost, code="PROCESS_LOST"))
 
     # -- ProcessHandle -----------------------------------------------------------------------
 
     async def opened(self) -> None:
-        popen, spec = self._popen, self._spec
-        if popen is None:
-            await self.wait()
-            return
-        if spec.stdin == "pipe" and self.stdin is None and popen.stdin is not None:
-            self.stdin = await open_writer(popen.stdin)
-        if spec.stdout == "pipe" and self.stdout is None and popen.stdout is not None:
-            self.stdout = await open_reader(popen.stdout)
-        if spec.stderr == "pipe" and self.stderr is None and popen.stderr is not None:
-            self.stderr = await open_reader(popen.stderr)
-
-    async def wait(self) -> ProcessExit:
         if self._failure is not None:
             raise self._failure
-        # asyncio.wait, so that cancelling one waiter leaves the future to the others.
-        await asyncio.wait([self._exit])
-        return self._exit.result()
+        raw = self._raw
+        if raw is None:
+            return
+        async with self._opening:
+            self.stdin = self.stdin or await raw.writer("stdin")
+            self.stdout = self.stdout or await raw.reader("stdout")
+            self.stderr = self.stderr or await raw.reader("stderr")
+
+    async def exited(self) -> ProcessExit:
+        return await self._outcome(self._exited)
+
+    async def wait(self) -> ProcessExit:
+        return await self._outcome(self._settled)
 
     def terminate(self) -> None:
-        if self._terminating or self._group is None or self._gone.done():
+        if self._ending.done() or self._tree is None or self._gone.done():
             return
-        self._terminating = True
-        self._group.send(signal.SIGTERM)
+        self._ending.set_result(None)
+        self._tree.send(signal.SIGTERM)
         # Kept when the direct child ends: a helper that ignores SIGTERM may live on.
-        self._kill_timer = self._loop.call_later(
-            self._spec.grace_ms / 1000, self._group.send, signal.SIGKILL
-        )
+        self._kill_timer = self._loop.call_later(self._spec.grace_ms / 1000, self._kill)
 
     async def wait_for_exit(self, signal: AbortSignal | None = None) -> bool:
         waited: list[asyncio.Future[None]] = [self._gone]
@@ -132,8 +170,23 @@ class LocalProcess(ProcessHandle):
 
     @property
     def tree_alive(self) -> bool:
-        group = self._group
-        return group is not None and group.alive(leader_reaped=self._leader_reaped)
+        return self._tree is not None and self._tree.alive()
+
+    # -- parts -------------------------------------------------------------------------------
+
+    async def _outcome(self, moment: asyncio.Event) -> ProcessExit:
+        await moment.wait()
+        if self._ended is not None:
+            return self._ended
+        assert self._failure is not None
+        raise self._failure
+
+    def _fail(self, failure: SubprocessError) -> None:
+        """Every wait ends with this."""
+        self._failure = failure
+        self._exited.set()
+        self._settled.set()
+        self._gone.set_result(None)
 
     async def _close_streams(self) -> None:
         """Let collected pipes end by themselves for the grace, then close them.
@@ -144,9 +197,32 @@ class LocalProcess(ProcessHandle):
         if open_pipes:
             await asyncio.wait(open_pipes, timeout=self._spec.grace_ms / 1000)
         if self._feed is not None:
-            self._feed.close()
+            self._feed.stop()
         for drain in self._drains:
             await drain.close()
+
+    async def _tree_end(self, tree: ProcessTree) -> None:
+        delay = _FIRST_POLL_S
+        while tree.alive():  # nothing announces that a session emptied
+            if self._killed:
+                tree.send(signal.SIGKILL)  # what forked while the others were being killed
+            if self._ending.done():
+                await asyncio.sleep(min(delay, _ENDING_POLL_S))
+            else:
+                await asyncio.wait([self._ending], timeout=delay)
+            delay = min(2 * delay, _LINGERING_POLL_S)
+
+    async def _raw_streams_end(self) -> None:
+        """The caller may still read what the child left in its pipes, until the unload."""
+        while self._raw is not None and (unfinished := self._raw.unfinished()):
+            await asyncio.wait([*unfinished, self._released], return_when=asyncio.FIRST_COMPLETED)
+            if self._released.done():
+                self._raw.stop()
+                return
+
+    def _kill(self) -> None:
+        self._killed = True
+        self.kill_now()
 
 
 def _collector(stream: object, directory: SpillDirectory) -> TailCollector | None:
@@ -176,28 +252,3 @@ def _spawn_failure(spec: SpawnSpec, error: OSError | ValueError) -> SubprocessEr
     failure = SubprocessError(message, code="SPAWN_FAILED")
     failure.__cause__ = error
     return failure
-
-
-async def _wait_until_exited(
-    loop: asyncio.AbstractEventLoop, popen: subprocess.Popen[bytes]
-) -> None:
-    try:
-        descriptor = os.pidfd_open(popen.pid)
-    except (AttributeError, OSError):  # not Linux, or a kernel that refuses
-        await loop.run_in_executor(None, popen.wait)
-        return
-    exited: asyncio.Future[None] = loop.create_future()
-    loop.add_reader(descriptor, lambda: exited.done() or exited.set_result(None))
-    try:
-        await exited
-    finally:
-        loop.remove_reader(descriptor)
-        os.close(descriptor)
-
-
-def _exit_of(code: int) -> ProcessExit:
-    if code >= 0:
-        return ProcessExit(code, None)
-    with contextlib.suppress(ValueError):
-        return ProcessExit(None, signal.Signals(-code).name)
-    return ProcessExit(None, f"SIG{-code}")  # real-time signals have no name of their own

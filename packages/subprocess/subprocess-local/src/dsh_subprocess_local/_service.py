@@ -9,6 +9,7 @@ import shutil
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
+import msgspec
 from dsh_cordis import AbortSignal, Context, Disposer
 from dsh_subprocess import (
     ProcessHandle,
@@ -22,10 +23,16 @@ from ._collector import SpillDirectory
 from ._process import LocalProcess
 
 
+class LocalSubprocessConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Nothing to configure: everything is asked for with each process."""
+
+
 class LocalSubprocess(Subprocess):
     """Owns every process it started until the whole tree of it is gone."""
 
-    def __init__(self, ctx: Context, config: object = None) -> None:
+    Config = LocalSubprocessConfig
+
+    def __init__(self, ctx: Context, config: LocalSubprocessConfig) -> None:
         super().__init__(ctx, config)
         self._alive: set[LocalProcess] = set()
         self._directory = SpillDirectory()
@@ -51,7 +58,7 @@ class LocalSubprocess(Subprocess):
             )
         search = child_environment(os.environ, env or {}).get("PATH", os.defpath)
         loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(None, lambda: shutil.which(command, path=search))
+        found = await loop.run_in_executor(None, _which, command, search)
         if signal is not None:
             signal.throw_if_aborted()
         if found is None:
@@ -64,12 +71,17 @@ class LocalSubprocess(Subprocess):
         if spec.signal is not None:
             spec.signal.throw_if_aborted()
         process = LocalProcess(spec, child_environment(os.environ, spec.env), self._directory)
-        if process.pid >= 0:
-            self._alive.add(process)
-            # Unload terminates the tree and waits for it; cancelling would lose track of it.
-            self.own.spawn(
-                self._supervise, process, stop=process.terminate, name=f"process {process.pid}"
-            )
+        if process.pid < 0:
+            return process
+        self._alive.add(process)
+        name = f"process {process.pid}"
+        try:
+            # Unload ends the tree and waits for it; cancelling would lose track of it.
+            self.own.spawn(self._supervise, process, stop=process.release, name=name)
+        except BaseException:  # this service is being unloaded: nobody would own the process
+            process.abandon()
+            self._alive.discard(process)
+            raise
         return process
 
     async def _supervise(self, process: LocalProcess) -> None:
@@ -81,3 +93,8 @@ class LocalSubprocess(Subprocess):
     def _kill_all(self) -> None:
         for process in tuple(self._alive):
             process.kill_now()
+
+
+def _which(command: str, search: str) -> str | None:
+    found = shutil.which(command, path=search)
+    return None if found is None else os.path.abspath(found)  # PATH may hold relative directories

@@ -9,7 +9,8 @@ from typing import IO, Final
 
 from ._collector import TailCollector
 
-_READ_BYTES: Final = 256 * 1024
+_READ_BYTES: Final = 64 * 1024
+"""What a pipe holds: more would be allocated for nothing."""
 
 
 class Drain:
@@ -27,13 +28,22 @@ class Drain:
         os.set_blocking(self._descriptor, False)
         loop.add_reader(self._descriptor, self._on_readable)
 
+    def stop(self) -> None:
+        """Stop reading, whether or not the pipe ended."""
+        if self.ended.done():
+            return
+        self._loop.remove_reader(self._descriptor)
+        with contextlib.suppress(OSError):
+            self._pipe.close()
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self.ended.set_result(None)
+
     async def close(self) -> None:
-        """Stop reading, whether or not the pipe ended, and finish the file."""
-        if not self.ended.done():
-            self._end()
+        """Stop and finish the file."""
+        self.stop()
         if self._spilling is not None:
             await asyncio.wait([self._spilling])
-        if self._collector.has_file:
+        if self._collector.end():
             await self._loop.run_in_executor(None, self._collector.finish)
 
     def _on_readable(self) -> None:
@@ -44,7 +54,7 @@ class Drain:
         except OSError:
             data = b""
         if not data:
-            self._end()
+            self.stop()
         elif self._collector.push(data):
             self._loop.remove_reader(self._descriptor)
             self._spilling = self._loop.run_in_executor(None, self._collector.spill)
@@ -55,12 +65,6 @@ class Drain:
         if not self.ended.done():
             self._loop.add_reader(self._descriptor, self._on_readable)
 
-    def _end(self) -> None:
-        self._loop.remove_reader(self._descriptor)
-        with contextlib.suppress(OSError):
-            self._pipe.close()
-        self.ended.set_result(None)
-
 
 class Feed:
     """Writes given bytes to a child's stdin and closes it. A child that does not read, or ends
@@ -70,15 +74,13 @@ class Feed:
         self._loop = loop
         self._pipe = pipe
         self._left = memoryview(data)
-        self._open = True
         os.set_blocking(pipe.fileno(), False)
         loop.add_writer(pipe.fileno(), self._on_writable)
 
-    def close(self) -> None:
-        """Stop writing."""
-        if not self._open:
+    def stop(self) -> None:
+        """Stop writing and close."""
+        if self._pipe.closed:
             return
-        self._open = False
         self._loop.remove_writer(self._pipe.fileno())
         with contextlib.suppress(OSError):
             self._pipe.close()
@@ -92,22 +94,64 @@ class Feed:
         except OSError:
             self._left = memoryview(b"")
         if not self._left:
-            self.close()
+            self.stop()
 
 
-async def open_reader(pipe: IO[bytes]) -> asyncio.StreamReader:
-    """A reader over the parent's end of an output pipe, which it then owns."""
-    reader = asyncio.StreamReader()
-    await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), pipe
-    )
-    return reader
+class RawStreams:
+    """The streams that a caller reads and writes itself, connected when it asks for them."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, pipes: dict[str, IO[bytes]]) -> None:
+        self._loop = loop
+        self._unopened = pipes
+        self._transports: list[asyncio.ReadTransport | asyncio.WriteTransport] = []
+        self._lost = {name: loop.create_future() for name in pipes}
+
+    async def reader(self, name: str) -> asyncio.StreamReader | None:
+        """A reader over an output pipe; None if there is no such pipe, or no more."""
+        pipe = self._unopened.pop(name, None)
+        if pipe is None:
+            return None
+        reader = asyncio.StreamReader()
+        protocol = _Notifying(reader, self._lost[name])
+        transport, _ = await self._loop.connect_read_pipe(lambda: protocol, pipe)
+        self._transports.append(transport)
+        return reader
+
+    async def writer(self, name: str) -> asyncio.StreamWriter | None:
+        """A writer over an input pipe; None if there is no such pipe, or no more."""
+        pipe = self._unopened.pop(name, None)
+        if pipe is None:
+            return None
+        protocol = _Notifying(asyncio.StreamReader(), self._lost[name])
+        transport, _ = await self._loop.connect_write_pipe(lambda: protocol, pipe)
+        self._transports.append(transport)
+        return asyncio.StreamWriter(transport, protocol, None, self._loop)
+
+    def unfinished(self) -> list[asyncio.Future[None]]:
+        """What to wait for until every stream was read to its end or closed."""
+        return [lost for lost in self._lost.values() if not lost.done()]
+
+    def stop(self) -> None:
+        """Close what is still open; unread output is lost."""
+        for pipe in self._unopened.values():
+            with contextlib.suppress(OSError):
+                pipe.close()
+        self._unopened.clear()
+        for transport in self._transports:
+            if isinstance(transport, asyncio.WriteTransport):
+                transport.abort()
+            else:
+                transport.close()
 
 
-async def open_writer(pipe: IO[bytes]) -> asyncio.StreamWriter:
-    """A writer over the parent's end of an input pipe, which it then owns."""
-    loop = asyncio.get_running_loop()
-    transport, protocol = await loop.connect_write_pipe(
-        lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), pipe
-    )
-    return asyncio.StreamWriter(transport, protocol, None, loop)
+class _Notifying(asyncio.StreamReaderProtocol):
+    """Tells when its pipe is closed on this side."""
+
+    def __init__(self, reader: asyncio.StreamReader, lost: asyncio.Future[None]) -> None:
+        super().__init__(reader)
+        self._lost = lost
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if not self._lost.done():
+            self._lost.set_result(None)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
-_SECRET_PARTS: Final = ("KEY", "PASSWORD", "SECRET", "TOKEN")
-_PRIVATE_PREFIX: Final = "DSH_"
+_WITHHELD: Final = re.compile(r"\ADSH_|KEY|PASSWORD|SECRET|TOKEN", re.IGNORECASE)
 
 
 def scrubbed_parent_env(environ: Mapping[str, str]) -> dict[str, str]:
@@ -15,7 +15,7 @@ def scrubbed_parent_env(environ: Mapping[str, str]) -> dict[str, str]:
     Dropped, whatever the case: names that contain KEY, PASSWORD, SECRET or TOKEN, and names that
     begin with `DSH_`.
     """
-    return {name: value for name, value in environ.items() if _may_inherit(name.upper())}
+    return {name: value for name, value in environ.items() if not _WITHHELD.search(name)}
 
 
 def child_environment(
@@ -32,7 +32,3 @@ def child_environment(
         else:
             child[name] = value
     return child
-
-
-def _may_inherit(name: str) -> bool:
-    return not name.startswith(_PRIVATE_PREFIX) and not any(part in name for part in _SECRET_PARTS)

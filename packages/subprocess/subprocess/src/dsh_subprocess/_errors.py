@@ -6,7 +6,7 @@ from dsh_cordis import CordisError
 
 
 class SubprocessError(CordisError):
-    """A process could not be started or found.
+    """A process could not be found, started or followed.
 
-    Codes: `SPAWN_FAILED`, `EXECUTABLE_NOT_FOUND`, `INVALID_SPAWN_SPEC`.
+    Codes: `EXECUTABLE_NOT_FOUND`, `INVALID_SPAWN_SPEC`, `SPAWN_FAILED`, `PROCESS_LOST`.
     """

@@ -41,15 +41,23 @@ class ProcessHandle(ABC):
         """Connects the raw streams. Raises like `wait` if the spawn failed."""
 
     @abstractmethod
-    async def wait(self) -> ProcessExit:
-        """How the child ended, after its collected pipes closed or the grace ran out.
+    async def exited(self) -> ProcessExit:
+        """How the direct child ended, as soon as it did; output may still be on its way.
 
-        Raises `SubprocessError` with code `SPAWN_FAILED` if it never started.
+        Raises `SubprocessError`: `SPAWN_FAILED` if it never started, `PROCESS_LOST` if its owner
+        was stopped by force (the tree was killed then).
+        """
+
+    @abstractmethod
+    async def wait(self) -> ProcessExit:
+        """Like `exited`, after the collected pipes closed or, from the exit on, the grace ran out.
+
+        From here on the collected output does not change.
         """
 
     @abstractmethod
     def terminate(self) -> None:
-        """SIGTERM to the whole tree, SIGKILL after the grace. Again: nothing."""
+        """SIGTERM to the whole tree, SIGKILL after the grace to what is left. Again: nothing."""
 
     @abstractmethod
     async def wait_for_exit(self, signal: AbortSignal | None = None) -> bool:
@@ -74,8 +82,15 @@ class Subprocess(Service, ABC):
         env: Mapping[str, str | None] | None = None,
         signal: AbortSignal | None = None,
     ) -> str:
-        """The absolute path that `command` runs. Raises `SubprocessError` if there is none."""
+        """The absolute path that `command`, a bare name or an absolute path, runs.
+
+        `env` is laid over the scrubbed parent environment, whose PATH counts. Raises
+        `SubprocessError` with code `EXECUTABLE_NOT_FOUND`, or the reason of `signal`.
+        """
 
     @abstractmethod
     def spawn(self, spec: SpawnSpec) -> ProcessHandle:
-        """Start at once. Raises only for an aborted `spec.signal`; failures show in `wait`."""
+        """Start at once; the provider's unload ends the tree and waits for it.
+
+        A failure to start shows in `wait`. Raises the reason of an aborted `spec.signal`.
+        """

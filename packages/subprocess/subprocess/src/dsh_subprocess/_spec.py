@@ -23,6 +23,17 @@ class Collect:
     max_bytes: int
     spill_max_bytes: int | None = None
 
+    def __post_init__(self) -> None:
+        """Raises `SubprocessError` with code `INVALID_SPAWN_SPEC`."""
+        for name, size in (
+            ("max_bytes", self.max_bytes),
+            ("spill_max_bytes", self.spill_max_bytes),
+        ):
+            if size is not None and size <= 0:
+                raise SubprocessError(
+                    f"{name} must be positive, got {size!r}", code="INVALID_SPAWN_SPEC"
+                )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpawnSpec:
@@ -63,11 +74,15 @@ class ProcessExit:
 
 @dataclass(frozen=True, slots=True)
 class OutputRead:
-    """Part of a collected stream, decoded with replacement characters."""
+    """Part of a collected stream as text.
+
+    What is no UTF-8, and NUL, is replaced by U+FFFD. No character is cut at either end.
+    """
 
     text: str
     next_offset: int
-    """Byte offset in the whole stream where the next read goes on."""
+    """Byte offset in the whole stream where the next read goes on: before a character of which
+    only the beginning has come, unless the stream ended in it."""
     lossy: bool
     """Whether output between the asked offset and this text is gone from memory."""
     spill_path: str | None

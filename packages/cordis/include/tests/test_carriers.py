@@ -67,7 +67,10 @@ GROUP = """
   group: true
   config:
     - {id: a, name: "cordis:note", config: a}
-    - {id: inner, name: "cordis:group", group: true, config: [{id: b, name: "cordis:note", config: b}]}
+    - id: inner
+      name: cordis:group
+      group: true
+      config: [{id: b, name: "cordis:note", config: b}]
 """
 
 

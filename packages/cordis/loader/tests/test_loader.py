@@ -81,7 +81,11 @@ async def test_none_of_an_expression_removes_its_key_and_stays_in_a_list(
         rows("""
             - id: n
               name: "@note"
-              config: {gone: !expr env.B, kept: null, list: [!expr env.B, !expr env.A], home: !expr "dsh_home('s')"}
+              config:
+                gone: !expr env.B
+                kept: null
+                list: [!expr env.B, !expr env.A]
+                home: !expr dsh_home('s')
         """)
     )
     assert journal == [("up", {"kept": None, "list": [None, "1"], "home": "/h/s"})]
@@ -91,10 +95,8 @@ async def test_an_expression_error_names_row_key_and_expression(loader: Loader, 
     error = await refusal(
         loader, rows("[{id: n, name: '@note', config: {a: [{b: !expr envv.A}]}}]")
     )
-    assert (
-        "row 'n', config.a[0].b: !expr 'envv.A': unknown name 'envv'; known: ctx, cwd, env, platform"
-        in str(error)
-    )
+    assert "row 'n', config.a[0].b: !expr 'envv.A': unknown name 'envv'" in str(error)
+    assert "known: ctx, cwd, env, platform" in str(error)
 
 
 async def test_ctx_shows_only_what_the_row_injects(loader: Loader, rows: Rows):

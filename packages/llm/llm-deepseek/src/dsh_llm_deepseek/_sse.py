@@ -33,6 +33,11 @@ class SseParser:
         Raises `LlmError` with `MALFORMED_RESPONSE` for an event of more than 16 MiB.
         """
         self.seen_bytes += len(data)
+        if data.startswith(b"data: {") and not (self._tail or self._data or self._after_cr):
+            # Most servers write one event at a time: nothing to split, join or keep then.
+            end = data.find(b"\n")
+            if end == len(data) - 2 and data.endswith(b"\n\n") and b"\r" not in data:
+                return [data[6:end]]
         if self._after_cr or b"\r" in data:
             data = self._normalized(data)
         if self._tail:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Final
+import socket
+from collections.abc import AsyncIterable, AsyncIterator, Callable
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from dsh_llm import LlmError, StreamChunk, error_chain
 from dsh_timeout import IdleWatchdog, deadline, timeout_of
@@ -15,7 +16,6 @@ from ._transport import import_httpx
 from ._wire import decode_chunk
 
 if TYPE_CHECKING:
-    import anyio
     import httpx
     from dsh_cordis import AbortSignal
 
@@ -55,12 +55,10 @@ class ResponseStream(AsyncIterator[StreamChunk]):
         self._done = False
         self._key = ""
         self._owned = ExitStack()
-        self._signal: AbortSignal | None = None
         self._watchdog: IdleWatchdog | None = None
         self._translator: Translator | None = None
         self._response: httpx.Response | None = None
         self._body: AsyncIterator[bytes] | None = None
-        self._scope: anyio.CancelScope | None = None
 
     async def __anext__(self) -> StreamChunk:
         while True:
@@ -94,20 +92,27 @@ class ResponseStream(AsyncIterator[StreamChunk]):
             while not out and not self._done:
                 self._take(await self._read(), out)
         except LlmError as error:
-            self._fail(error)
-        except import_httpx().HTTPError as error:
-            self._fail(self._transport_error(error))
-        except import_httpx().StreamError as error:
-            # The client was closed under the stream: its plugin is gone.
-            self._fail(LlmError(f"the connection was closed: {error}", code="TRANSPORT"))
+            self._failure = redacted(error, self._key)
+        except (import_httpx().HTTPError, import_httpx().StreamError) as error:
+            self._failure = self._transport_error(error)
         if self._failure is not None:
             failure = self._failure
             await self.aclose()
             self._failure = failure
         return out
 
+    async def _read(self) -> bytes | None:
+        """The next bytes of the body, None at its end."""
+        watchdog, body = self._watchdog, self._body
+        if watchdog is None or body is None or watchdog.signal.aborted:
+            raise self._broken_off()
+        data = await watchdog.next(anext(body, None))
+        if data is None and watchdog.signal.aborted:
+            raise self._broken_off()
+        return data
+
     def _take(self, data: bytes | None, out: list[StreamChunk]) -> None:
-        """Translate what one read brought; `data` of None is the end of the body."""
+        """Translate what one read brought."""
         translator = self._translator
         if data is None or translator is None:
             raise self._ended()
@@ -125,15 +130,29 @@ class ResponseStream(AsyncIterator[StreamChunk]):
         import_httpx()
         enter = self._owned.enter_context
         bounded = enter(deadline(self._upstream, self._profile.total_timeout_ms, _TOTAL))
-        watchdog = enter(IdleWatchdog(bounded, self._profile.idle_timeout_ms, _IDLE))
-        self._watchdog, self._signal = watchdog, watchdog.signal
-        self._owned.callback(self._signal.on_abort(self._interrupt))
-        response = await self._wait(self._transport.open(body, self._key))
-        self._response = response
-        # Asked for identity, a server may compress all the same.
+        watchdog = self._watchdog = enter(
+            IdleWatchdog(bounded, self._profile.idle_timeout_ms, _IDLE)
+        )
+        response = self._response = await self._head(body, watchdog)
+        self._owned.callback(watchdog.signal.on_abort(lambda: _break(response)))
+        # Asked for identity, a server may compress all the same. Else the stream is read without
+        # httpx's own layers, which cost more than all the parsing here.
         plain = "content-encoding" not in response.headers
-        self._body = response.aiter_raw() if plain else response.aiter_bytes()
+        stream = cast("AsyncIterable[bytes]", response.stream)
+        self._body = aiter(stream if plain else response.aiter_bytes())
         await self._check(response)
+
+    async def _head(self, body: bytes, watchdog: IdleWatchdog) -> httpx.Response:
+        """Send the request; what the signal says breaks it off."""
+        import anyio
+
+        with anyio.CancelScope() as scope:
+            remove = watchdog.signal.on_abort(scope.cancel)
+            try:
+                return await watchdog.next(self._transport.open(body, self._key))
+            finally:
+                remove()
+        raise self._broken_off()
 
     async def _check(self, response: httpx.Response) -> None:
         """Raise what a response that is no event stream says."""
@@ -148,34 +167,10 @@ class ResponseStream(AsyncIterator[StreamChunk]):
             raise body_error(bytes(read))
         raise http_error(status, headers, bytes(read), api_key_env=self._profile.api_key_env)
 
-    async def _read(self) -> bytes | None:
-        body = self._body
-        return await self._wait(_next_bytes(body)) if body is not None else None
-
-    async def _wait(self, awaitable: Any) -> Any:  # noqa: ANN401 - gives what the awaitable gives
-        """Await something of the network; a signal or the watchdog breaks it off."""
-        import anyio
-
-        watchdog, signal = self._watchdog, self._signal
-        if watchdog is None or signal is None or signal.aborted:
-            awaitable.close()
-            raise self._broken_off()
-        with anyio.CancelScope() as scope:
-            self._scope = scope
-            try:
-                return await watchdog.next(awaitable)
-            finally:
-                self._scope = None
-        raise self._broken_off()
-
-    def _interrupt(self) -> None:
-        if self._scope is not None:
-            self._scope.cancel()
-
     def _broken_off(self) -> LlmError:
-        signal = self._signal
+        watchdog = self._watchdog
         for code, what in ((_IDLE, "sent nothing for"), (_TOTAL, "was not done after")):
-            reason = timeout_of(signal, code) if signal is not None else None
+            reason = timeout_of(watchdog.signal, code) if watchdog is not None else None
             if reason is not None:
                 seconds = reason.timeout_ms / 1000
                 return LlmError(f"{self._profile.host} {what} {seconds:g} s", code="TIMEOUT")
@@ -186,7 +181,9 @@ class ResponseStream(AsyncIterator[StreamChunk]):
             return LlmError("the provider sent an empty response", code="EMPTY_RESPONSE")
         return LlmError("the answer broke off before its end", code="STREAM_CLOSED")
 
-    def _transport_error(self, error: httpx.HTTPError) -> LlmError:
+    def _transport_error(self, error: Exception) -> LlmError:
+        if self._watchdog is not None and self._watchdog.signal.aborted:
+            return self._broken_off()
         httpx = import_httpx()
         host = self._profile.host
         if isinstance(error, httpx.ConnectTimeout):
@@ -195,9 +192,6 @@ class ResponseStream(AsyncIterator[StreamChunk]):
         if isinstance(error, httpx.ConnectError | httpx.ProxyError):
             return LlmError(f"cannot reach {host}: {error_chain(error)}", code="TRANSPORT")
         return LlmError(f"the connection to {host} broke: {error_chain(error)}", code="TRANSPORT")
-
-    def _fail(self, error: LlmError) -> None:
-        self._failure = redacted(error, self._key)
 
     async def _release(self, *, complete: bool) -> None:
         body, self._body = self._body, None
@@ -211,8 +205,20 @@ class ResponseStream(AsyncIterator[StreamChunk]):
         await response.aclose()
 
 
-async def _next_bytes(body: AsyncIterator[bytes]) -> bytes | None:
-    return await anext(body, None)
+def _break(response: httpx.Response) -> None:
+    """Shut the connection of `response` down, which ends a pending read at once.
+
+    Cheaper than a cancel scope around each of thousands of reads. The descriptor is duplicated
+    since not every event loop lets a transport's socket be shut down.
+    """
+    stream = response.extensions["network_stream"]
+    connection = stream.get_extra_info("socket")
+    if connection is None or connection.fileno() < 0:
+        return
+    twin = socket.fromfd(connection.fileno(), connection.family, connection.type)
+    # It fails only where the other side has ended the connection already.
+    with twin, suppress(OSError):
+        twin.shutdown(socket.SHUT_RDWR)
 
 
 async def _drain(body: AsyncIterator[bytes]) -> None:

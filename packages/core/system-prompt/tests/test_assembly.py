@@ -190,7 +190,8 @@ async def test_an_order_may_name_a_known_tool_that_is_hidden(root: Context) -> N
 
 
 @pytest.mark.parametrize(
-    "order", [(), ("bash",), ("<unlisted-tools>", "<unlisted-tools>"), ("a", "a", "<unlisted-tools>")]
+    "order",
+    [(), ("bash",), ("<unlisted-tools>", "<unlisted-tools>"), ("a", "a", "<unlisted-tools>")],
 )
 async def test_an_order_without_one_marker_or_with_repeats_fails_at_load(
     root: Context, order: tuple[str, ...]
@@ -212,8 +213,8 @@ async def test_what_a_listener_adds_stays_where_it_put_it(root: Context) -> None
     prompt = await mounted(root)
     prompt.tools(offering("b", "a"))
 
-    async def add(payload, next):
-        assembly = await next()
+    async def add(payload, proceed):
+        assembly = await proceed()
         return replace(assembly, tools=(*schemas("z"), *assembly.tools))
 
     root.on(SYSTEM_PROMPT_ASSEMBLE, add)
@@ -226,9 +227,9 @@ async def test_listeners_of_one_scope_do_not_hear_the_assembly_of_another(root: 
     heard: list[object] = []
     one, other = Key(), Key()
 
-    async def listen(payload, next):
+    async def listen(payload, proceed):
         heard.append(payload.context.scope)
-        return await next()
+        return await proceed()
 
     create_scope(root, one).ctx.on(SYSTEM_PROMPT_ASSEMBLE, listen)
     for scope in (one, other, None):
@@ -241,8 +242,8 @@ async def test_a_complete_section_is_the_whole_prompt_whatever_listeners_do(root
     key = Key()
     scoped(root, key).section("whole", order=5, text="Only this.", complete=True)
 
-    async def meddle(payload, next):
-        assembly = await next()
+    async def meddle(payload, proceed):
+        assembly = await proceed()
         changed = PromptSection("whole", "changed")
         return replace(assembly, sections=(*assembly.sections[:1], changed))
 
@@ -277,8 +278,8 @@ async def test_suppressed_contexts_are_neither_made_nor_let_in(
     made: list[int] = []
     prompt.context("c", order=1, text=lambda context: str(made.append(1)))
 
-    async def add(payload, next):
-        return replace(await next(), contexts=(PromptSection("x", "x"),))
+    async def add(payload, proceed):
+        return replace(await proceed(), contexts=(PromptSection("x", "x"),))
 
     root.on(SYSTEM_PROMPT_ASSEMBLE, add)
     if not by_config:
@@ -333,9 +334,9 @@ async def test_an_aborted_assembly_raises_the_reason(root: Context) -> None:
     prompt = await mounted(root)
     abort = AbortController()
 
-    async def stop(payload, next):
+    async def stop(payload, proceed):
         abort.abort("user")
-        return await next()
+        return await proceed()
 
     root.on(SYSTEM_PROMPT_ASSEMBLE, stop)
     with pytest.raises(AbortedError) as caught:

@@ -36,7 +36,17 @@ def test_variables_are_put_in_and_their_values_not_looked_into() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["{{ model }}", "{{}}", "{{Model}}", "{{{model}}}", "{{model}}}", "{{1}}", "{{a-b}}", "{{ x }} {{model}}"]
+    "text",
+    [
+        "{{ model }}",
+        "{{}}",
+        "{{Model}}",
+        "{{{model}}}",
+        "{{model}}}",
+        "{{1}}",
+        "{{a-b}}",
+        "{{ x }} {{model}}",
+    ],
 )
 def test_a_group_that_is_no_plain_name_is_malformed(text: str) -> None:
     assert code_of(text, model="m") == "MALFORMED_TEMPLATE"

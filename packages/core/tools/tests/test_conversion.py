@@ -147,7 +147,8 @@ def test_an_integral_float_is_an_integer_and_another_is_not() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x", "1x", "0x10", "1_000", "١", "NaN", "Infinity", "1e999", "--1", "+1", "01", "."]
+    "text",
+    ["", "x", "1x", "0x10", "1_000", "١", "NaN", "Infinity", "1e999", "--1", "+1", "01", "."],
 )
 def test_text_that_is_no_json_number_is_refused(text: str) -> None:
     assert one_complaint({"file_path": "a.txt", "ratio": text}).startswith(

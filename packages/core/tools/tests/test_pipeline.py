@@ -51,17 +51,17 @@ class Trace:
         kit.root.on(TOOLS_POST_EXECUTE, self.post)
         kit.root.on(TOOLS_RESULT, self.result)
 
-    async def pre(self, execution, next):
+    async def pre(self, execution, proceed):
         self.seen.append("pre")
-        return await next()
+        return await proceed()
 
-    async def execute(self, execution, next):
+    async def execute(self, execution, proceed):
         self.seen.append("execute")
-        return await next()
+        return await proceed()
 
-    async def post(self, executed, next):
+    async def post(self, executed, proceed):
         self.seen.append("post")
-        return await next()
+        return await proceed()
 
     def result(self, executed):
         self.seen.append("result")
@@ -92,11 +92,11 @@ async def test_policies_see_converted_arguments_and_cannot_change_them(kit) -> N
         seen.append((args, execution.arguments))
         return args.n
 
-    async def policy(execution, next):
+    async def policy(execution, proceed):
         seen.append(execution.arguments)
         with pytest.raises(TypeError):
             execution.arguments["n"] = 8
-        return await next()
+        return await proceed()
 
     kit.add(body, params=Params)
     kit.root.on(TOOLS_PRE_EXECUTE, policy)
@@ -141,7 +141,7 @@ async def test_arguments_of_a_pre_aborted_call_are_judged_first(kit) -> None:
 async def test_a_denial_is_shown_as_its_reason_and_judged_but_not_run(kit, text) -> None:
     trace = Trace(kit)
 
-    async def deny(execution, next):
+    async def deny(execution, proceed):
         return Deny("no")
 
     kit.root.on(TOOLS_PRE_EXECUTE, deny)
@@ -154,7 +154,7 @@ async def test_a_denial_is_shown_as_its_reason_and_judged_but_not_run(kit, text)
 
 @pytest.mark.parametrize(("reason", "shown"), [("only you", "only you"), (None, "nobody can be")])
 async def test_an_ask_denies_where_nobody_can_be_asked(kit, text, reason, shown) -> None:
-    async def ask(execution, next):
+    async def ask(execution, proceed):
         return Ask(reason)
 
     kit.root.on(TOOLS_PRE_EXECUTE, ask)
@@ -170,7 +170,7 @@ async def test_an_error_in_policy_keeps_name_and_code_and_skips_post_policy(kit)
     class PolicyError(CordisError):
         pass
 
-    async def fail(execution, next):
+    async def fail(execution, proceed):
         raise PolicyError("broken", code="BROKEN")
 
     kit.root.on(TOOLS_PRE_EXECUTE, fail)
@@ -181,7 +181,7 @@ async def test_an_error_in_policy_keeps_name_and_code_and_skips_post_policy(kit)
 
 
 async def test_an_answer_that_is_no_decision_is_a_failure(kit, text) -> None:
-    async def confused(execution, next):
+    async def confused(execution, proceed):
         return True
 
     kit.root.on(TOOLS_PRE_EXECUTE, confused)
@@ -201,8 +201,8 @@ async def test_an_unknown_tool_is_judged_and_names_what_there_is(kit, text) -> N
 async def test_a_body_error_is_a_failure_inside_the_wrappers(kit, text) -> None:
     inside: list[Any] = []
 
-    async def wrap(execution, next):
-        inside.append(await next())
+    async def wrap(execution, proceed):
+        inside.append(await proceed())
         return inside[0]
 
     async def body(args, execution) -> None:
@@ -263,9 +263,9 @@ async def test_a_wrappers_signal_never_cuts_the_body_off_from_its_caller(kit) ->
     wrapper = AbortController()
     seen: dict[str, Any] = {}
 
-    async def wrap(execution, next):
+    async def wrap(execution, proceed):
         execution.replace_signal(wrapper.signal)
-        outcome = await next()
+        outcome = await proceed()
         seen["after"] = execution.signal
         return outcome
 
@@ -274,9 +274,9 @@ async def test_a_wrappers_signal_never_cuts_the_body_off_from_its_caller(kit) ->
         kit.abort.abort("stop")
         seen["aborted"] = (execution.signal.aborted, execution.signal.reason)
 
-    async def post(executed, next):
+    async def post(executed, proceed):
         seen["post"] = executed.execution.signal
-        return await next()
+        return await proceed()
 
     kit.root.on(TOOLS_EXECUTE, wrap)
     kit.root.on(TOOLS_POST_EXECUTE, post)
@@ -291,11 +291,11 @@ async def test_a_wrappers_signal_never_cuts_the_body_off_from_its_caller(kit) ->
 async def test_a_wrapper_that_aborts_first_keeps_the_body_from_running(kit) -> None:
     ran: list[int] = []
 
-    async def wrap(execution, next):
+    async def wrap(execution, proceed):
         wrapper = AbortController()
         wrapper.abort()
         execution.replace_signal(wrapper.signal)
-        return await next()
+        return await proceed()
 
     async def body(args, execution) -> None:
         ran.append(1)
@@ -319,9 +319,9 @@ async def test_a_pre_aborted_call_meets_no_policy_and_has_one_result(kit) -> Non
 async def test_an_abort_during_policy_keeps_the_body_from_starting(kit) -> None:
     trace = Trace(kit)
 
-    async def policy(execution, next):
+    async def policy(execution, proceed):
         kit.abort.abort()
-        return await next()
+        return await proceed()
 
     kit.root.on(TOOLS_PRE_EXECUTE, policy)
     kit.add(hello)
@@ -330,7 +330,7 @@ async def test_an_abort_during_policy_keeps_the_body_from_starting(kit) -> None:
 
 
 async def test_a_denial_stands_even_when_the_call_is_aborted_meanwhile(kit, text) -> None:
-    async def policy(execution, next):
+    async def policy(execution, proceed):
         kit.abort.abort()
         return Deny("no")
 
@@ -364,9 +364,9 @@ async def test_an_abort_during_the_body_waits_for_it_and_keeps_its_contexts(kit)
 
 
 async def test_an_abort_during_post_policy_counts_as_during_the_body(kit) -> None:
-    async def post(executed, next):
+    async def post(executed, proceed):
         kit.abort.abort()
-        return await next()
+        return await proceed()
 
     kit.root.on(TOOLS_POST_EXECUTE, post)
     kit.add(hello)
@@ -394,7 +394,7 @@ async def test_a_failure_of_the_body_outlives_an_abort(kit) -> None:
 
 
 async def test_a_wrapper_that_answers_itself_runs_no_body(kit, text) -> None:
-    async def cached(execution, next):
+    async def cached(execution, proceed):
         return ToolSuccess(value="cached", content=(TextBlock("cached"),))
 
     ran: list[int] = []
@@ -411,7 +411,7 @@ async def test_a_wrapper_that_answers_itself_runs_no_body(kit, text) -> None:
 
 
 async def test_a_wrapper_is_held_to_the_tools_output_type(kit) -> None:
-    async def wrong(execution, next):
+    async def wrong(execution, proceed):
         return ToolSuccess(value=7, content=())
 
     async def body(args, execution) -> str:
@@ -489,7 +489,9 @@ async def test_a_nested_call_has_no_meta(kit) -> None:
         (0, "0"),
     ],
 )
-async def test_without_a_renderer_text_is_text_and_the_rest_is_json(kit, text, value, shown) -> None:
+async def test_without_a_renderer_text_is_text_and_the_rest_is_json(
+    kit, text, value, shown
+) -> None:
     async def body(args, execution):
         return value
 
@@ -526,10 +528,10 @@ async def test_contexts_come_in_the_order_tool_wrapper_decision(kit) -> None:
     async def body(args, execution) -> None:
         execution.defer_context(note("tool"))
 
-    async def wrap(execution, next):
-        return replace(await next(), additional_contexts=(note("wrapper"),))
+    async def wrap(execution, proceed):
+        return replace(await proceed(), additional_contexts=(note("wrapper"),))
 
-    async def post(executed, next):
+    async def post(executed, proceed):
         return Accept(additional_contexts=(note("decision"),))
 
     kit.root.on(TOOLS_EXECUTE, wrap)
@@ -546,7 +548,7 @@ async def test_a_raising_body_keeps_its_contexts_and_a_block_drops_them(kit, tex
     kit.add(body)
     assert notes(await kit.call()) == ["tool"]
 
-    async def post(executed, next):
+    async def post(executed, proceed):
         return Block(feedback="not so", additional_contexts=(note("why"),))
 
     kit.root.on(TOOLS_POST_EXECUTE, post)
@@ -556,7 +558,7 @@ async def test_a_raising_body_keeps_its_contexts_and_a_block_drops_them(kit, tex
 
 
 async def test_post_policy_may_replace_content_and_keeps_the_value(kit, text) -> None:
-    async def post(executed, next):
+    async def post(executed, proceed):
         return Accept(content=(TextBlock("short"),))
 
     kit.root.on(TOOLS_POST_EXECUTE, post)
@@ -568,7 +570,7 @@ async def test_post_policy_may_replace_content_and_keeps_the_value(kit, text) ->
 async def test_a_value_of_post_policy_is_checked_and_shown_again(kit, text) -> None:
     values: list[object] = ["bye", 7]
 
-    async def post(executed, next):
+    async def post(executed, proceed):
         return Accept(value=values.pop(0))
 
     kit.root.on(TOOLS_POST_EXECUTE, post)
@@ -581,7 +583,7 @@ async def test_a_value_of_post_policy_is_checked_and_shown_again(kit, text) -> N
 
 
 async def test_content_and_value_together_are_an_error(kit, text) -> None:
-    async def post(executed, next):
+    async def post(executed, proceed):
         return Accept(content=(), value="x")
 
     kit.root.on(TOOLS_POST_EXECUTE, post)
@@ -590,7 +592,7 @@ async def test_content_and_value_together_are_an_error(kit, text) -> None:
 
 
 async def test_a_value_for_a_failed_call_is_an_error(kit, text) -> None:
-    async def post(executed, next):
+    async def post(executed, proceed):
         return Accept(value="x")
 
     kit.root.on(TOOLS_POST_EXECUTE, post)
@@ -598,7 +600,7 @@ async def test_a_value_for_a_failed_call_is_an_error(kit, text) -> None:
 
 
 async def test_content_that_is_no_content_is_an_error_and_not_a_crash(kit) -> None:
-    async def post(executed, next):
+    async def post(executed, proceed):
         return Accept(content=("plain text",))  # type: ignore[arg-type]
 
     kit.root.on(TOOLS_POST_EXECUTE, post)
@@ -610,7 +612,7 @@ async def test_an_error_in_post_policy_is_a_failure_with_the_contexts(kit, text)
     async def body(args, execution) -> None:
         execution.defer_context(note("tool"))
 
-    async def post(executed, next):
+    async def post(executed, proceed):
         raise ToolError("judge fell ill", code="ILL")
 
     kit.root.on(TOOLS_POST_EXECUTE, post)
@@ -630,13 +632,15 @@ async def test_a_finalizer_has_the_last_word_on_the_content_of_every_outcome(kit
     assert (text(outcome), outcome.error.code) == ("stopped", "ABORTED_BEFORE_DISPATCH")
 
 
-async def test_a_finalizer_is_the_one_of_the_call_even_if_the_tool_goes_meanwhile(kit, text) -> None:
+async def test_a_finalizer_is_the_one_of_the_call_even_if_the_tool_goes_meanwhile(
+    kit, text
+) -> None:
     definition = kit.add(hello, name="other", finalize_content=lambda execution, outcome: "last")
     remove: list[Any] = []
 
-    async def post(executed, next):
+    async def post(executed, proceed):
         remove[0]()
-        return await next()
+        return await proceed()
 
     kit.root.on(TOOLS_POST_EXECUTE, post)
     remove.append(kit.tools.register(replace_name(definition, "t")))
@@ -676,14 +680,14 @@ async def test_a_call_that_succeeds_may_conclude_the_turn(kit) -> None:
 async def test_the_bodys_own_methods_are_closed_to_others(kit) -> None:
     kept: list[Any] = []
 
-    async def policy(execution, next):
+    async def policy(execution, proceed):
         for call in (lambda: execution.defer_context(note("x")), execution.conclude_turn):
             with pytest.raises(ToolError) as caught:
                 call()
             kept.append(caught.value.code)
         with pytest.raises(ToolError):
             execution.replace_signal(kit.abort.signal)
-        return await next()
+        return await proceed()
 
     kit.root.on(TOOLS_PRE_EXECUTE, policy)
     kit.add(hello)
@@ -749,7 +753,7 @@ async def test_the_root_call_is_the_call_itself_unless_it_serves_another(kit) ->
 
 
 async def test_an_allow_by_a_listener_lets_the_call_run(kit) -> None:
-    async def allow(execution, next):
+    async def allow(execution, proceed):
         return Allow()
 
     kit.root.on(TOOLS_PRE_EXECUTE, allow)

@@ -10,6 +10,7 @@ from dsh_tools import (
     TOOLS_CHANGE,
     TOOLS_PRE_EXECUTE,
     ToolError,
+    ToolExecution,
     define_tool,
     tool,
 )
@@ -21,9 +22,7 @@ def named(name: str, description: str = "d"):
     async def body(args, execution) -> str:
         return description
 
-    return define_tool(
-        name=name, description=description, params={"type": "object"}, execute=body
-    )
+    return define_tool(name=name, description=description, params={"type": "object"}, execute=body)
 
 
 def names(kit, scope=None) -> list[str]:
@@ -119,9 +118,9 @@ async def test_policies_of_one_agent_do_not_hear_calls_of_another(kit) -> None:
     heard: list[object] = []
 
     def listener(who: str):
-        async def listen(execution, next):
+        async def listen(execution, proceed):
             heard.append(who)
-            return await next()
+            return await proceed()
 
         return listen
 

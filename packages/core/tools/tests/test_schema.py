@@ -21,7 +21,9 @@ def parameters(params: Any) -> Any:
 
 
 def output(kind: Any) -> Any:
-    return define_tool(name="t", description="d", params={"type": "object"}, execute=nothing, output=kind).output
+    return define_tool(
+        name="t", description="d", params={"type": "object"}, execute=nothing, output=kind
+    ).output
 
 
 class Level(enum.Enum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 from dsh_cordis import Context, Disposer, Service
@@ -83,7 +83,7 @@ class SystemPrompt(Service):
     """
 
     provides = SYSTEM_PROMPT
-    Config: ClassVar[type] = SystemPromptConfig
+    Config = SystemPromptConfig
 
     def __init__(self, ctx: Context, config: SystemPromptConfig | None = None) -> None:
         super().__init__(ctx, config)
@@ -178,9 +178,7 @@ class SystemPrompt(Service):
         if not _suppressed(layers):
             facts = _in_order(_merged(layers, _contexts))
             contexts = tuple(_made(entry, context) for entry in facts)
-        assembly = Assembly(
-            sections=sections, contexts=contexts, tools=tools, variables=variables
-        )
+        assembly = Assembly(sections=sections, contexts=contexts, tools=tools, variables=variables)
         if complete is None:
             return assembly, None
         return assembly, sections[entries.index(complete)]

@@ -94,7 +94,7 @@ def _scope(payload: AssemblePayload) -> Target:
     return scope_target(payload.context.scope)
 
 
-SYSTEM_PROMPT = ServiceKey["SystemPrompt"]("system_prompt")
+SYSTEM_PROMPT: ServiceKey[SystemPrompt] = ServiceKey("system_prompt")
 SYSTEM_PROMPT_ASSEMBLE = Waterfall[Assembly, AssemblePayload](
     "system-prompt/assemble", scoped=_scope
 )

@@ -56,7 +56,7 @@ class Arguments:
         """`arguments`, converted where that loses nothing, frozen. Raises `ToolArgsError`."""
         if type(arguments) is str:
             arguments = _parsed(arguments)
-        walk = Walk(convert=True)
+        walk = Walk(convert=True, root="arguments")
         taken = self._node.read(arguments, None, walk)
         if taken is BAD:
             raise ToolArgsError(tuple(walk.violations))
@@ -105,13 +105,13 @@ class Output:
                 frozen = freeze(repaired_json(plain))
             except LosslessJsonError as error:
                 raise ToolOutputError((str(error),)) from error
-        walk = Walk(convert=False)
+        walk = Walk(convert=False, root="value")
         if self._node.read(frozen, None, walk) is BAD:
-            raise ToolOutputError(tuple(one.replace("arguments", "value", 1) for one in walk.violations))
+            raise ToolOutputError(tuple(walk.violations))
         return frozen
 
     def build(self, value: FrozenJson) -> Any:  # noqa: ANN401 - the tool's own type
-        """The typed value of what `read` gave. Raises `ToolOutputError` for the type's own rules."""
+        """The typed value of what `read` gave. Raises `ToolOutputError` for its type's rules."""
         return _built(value, self._kind, ToolOutputError)
 
 

@@ -81,8 +81,7 @@ class _Compiler:
             self._refuse(at, complaint)
 
     def _refuse(self, at: Any, complaint: str) -> None:  # noqa: ANN401 - a path
-        place = path_text(at) if at is not None else "schema"
-        self.violations.append(f"{place} {complaint}")
+        self.violations.append(f"{path_text(at, 'schema')} {complaint}")
 
     def node(self, schema: object, at: Any, depth: int) -> Node:  # noqa: ANN401 - a path
         if isinstance(schema, bool) and not self.strict:
@@ -121,7 +120,9 @@ class _Compiler:
             return self._listed(Node(), schema, None, at)
         if not isinstance(kind, str) or kind not in _KINDS:
             known = ", ".join(_KINDS)
-            self.complain(at, f"has the type {received(kind)}; one of {known} is supported")
+            self.complain(
+                at, f"has the type {received(cast('object', kind))}; one of {known} is supported"
+            )
             return Node()
         return self._typed(schema, kind, at, depth)
 
@@ -173,7 +174,7 @@ class _Compiler:
             if key != name and key not in _ANNOTATIONS:
                 self.complain(at, f"has {key!r} beside {name!r}")
         branches = schema[name]
-        if not isinstance(branches, (list, tuple)) or len(cast("list[object]", branches)) < 2:  # noqa: PLR2004 - a choice
+        if not isinstance(branches, (list, tuple)) or len(cast("list[object]", branches)) < 2:
             self.complain(at, f"has {name!r} with fewer than two alternatives")
             if not isinstance(branches, (list, tuple)) or not branches:
                 return Node()
@@ -194,10 +195,14 @@ class _Compiler:
         parts = schema["allOf"]
         opened = self._opened()
         node = EveryNode()
-        node.parts = [
-            opened.node(part, (at, f"allOf[{number}]"), depth + 1)
-            for number, part in enumerate(cast("list[object]", parts))
-        ] if isinstance(parts, (list, tuple)) else []
+        node.parts = (
+            [
+                opened.node(part, (at, f"allOf[{number}]"), depth + 1)
+                for number, part in enumerate(cast("list[object]", parts))
+            ]
+            if isinstance(parts, (list, tuple))
+            else []
+        )
         return self._with_rest(node, schema, "allOf", at, depth)
 
     def _with_rest(self, node: Node, schema: Schema, name: str, at: Any, depth: int) -> Node:  # noqa: ANN401 - a path
@@ -220,7 +225,9 @@ class _Compiler:
         node = UnionNode()
         node.exactly_one = False
         node.branches = [
-            self._typed(schema, kind, at, depth) for kind in kinds if kind in _KINDS and isinstance(kind, str)
+            self._typed(schema, kind, at, depth)
+            for kind in kinds
+            if kind in _KINDS and isinstance(kind, str)
         ]
         return node if node.branches else Node()
 
@@ -286,7 +293,9 @@ def _bound(words: str, fits: Callable[[Any, Any], bool]) -> Callable[[object], C
     return make
 
 
-def _size(words: str, unit: str, fits: Callable[[int, int], bool]) -> Callable[[object], Constraint]:
+def _size(
+    words: str, unit: str, fits: Callable[[int, int], bool]
+) -> Callable[[object], Constraint]:
     def make(limit: object) -> Constraint:
         count = _count(limit)
         units = unit if count == 1 else f"{unit}s"

@@ -90,7 +90,7 @@ def _default_text(value: FrozenJson) -> str:
     return value if isinstance(value, str) else encode(value).decode()
 
 
-def define_tool(  # noqa: PLR0913 - one field each, all but four optional
+def define_tool(
     *,
     name: str,
     description: str,

@@ -123,7 +123,7 @@ def _special(kind: Any) -> dict[str, Any]:  # noqa: ANN401 - msgspec's hook sign
         return {"title": "any"}  # msgspec takes an empty schema for none; titles are dropped
     if kind is FrozenDict or (isinstance(kind, type) and issubclass(kind, OpenUnion)):
         return {"type": "object"}
-    raise NotImplementedError(f"{_name(kind)} has no JSON form")
+    raise NotImplementedError(f"{_name(cast('object', kind))} has no JSON form")
 
 
 def _name(kind: object) -> str:

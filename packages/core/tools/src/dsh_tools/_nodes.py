@@ -25,20 +25,24 @@ BAD: Final = object()
 class Walk:
     """One reading: whether to convert, and what has been found wrong."""
 
-    __slots__ = ("convert", "violations")
+    __slots__ = ("convert", "root", "violations")
 
-    def __init__(self, *, convert: bool) -> None:
+    def __init__(self, *, convert: bool, root: str) -> None:
         self.convert = convert
+        self.root = root
+        """What the whole is called."""
         self.violations: list[str] = []
 
     def mismatch(self, at: Path, wanted: str, value: object) -> object:
         """Report that `value` is not `wanted`."""
-        self.violations.append(f"{path_text(at)}: expected {wanted}, got {received(value)}")
+        self.violations.append(
+            f"{path_text(at, self.root)}: expected {wanted}, got {received(value)}"
+        )
         return BAD
 
     def refuse(self, at: Path, complaint: str) -> object:
         """Report `complaint`, which names wanted and received itself."""
-        self.violations.append(f"{path_text(at)}: {complaint}")
+        self.violations.append(f"{path_text(at, self.root)}: {complaint}")
         return BAD
 
 
@@ -53,7 +57,7 @@ class Node:
         self.allowed: tuple[object, ...] | None = None
         """The only values, if they are listed."""
 
-    def read(self, value: object, at: Path, walk: Walk) -> Any:  # noqa: ANN401 - any JSON
+    def read(self, value: object, at: Path, walk: Walk) -> object:
         """`value`, converted where that loses nothing, or `BAD` with a violation in `walk`."""
         taken = self.take(value, at, walk)
         if taken is BAD:
@@ -65,7 +69,7 @@ class Node:
                 return walk.refuse(at, complaint)
         return taken
 
-    def take(self, value: object, at: Path, walk: Walk) -> Any:  # noqa: ANN401 - any JSON
+    def take(self, value: object, at: Path, walk: Walk) -> object:  # noqa: ARG002 - subclasses need all
         """`read` without lists and bounds."""
         return value
 
@@ -78,7 +82,7 @@ class Node:
         """What is wanted, in words."""
         return self.wanted if self.allowed is None else self.listed()
 
-    def fits_kind(self, value: object) -> bool:
+    def fits_kind(self, value: object) -> bool:  # noqa: ARG002 - subclasses need it
         """Whether `value` is of the node's own JSON type."""
         return True
 
@@ -89,10 +93,10 @@ class StringNode(Node):
     __slots__ = ()
     wanted = "a string"
 
-    def take(self, value: object, at: Path, walk: Walk) -> Any:  # noqa: D102
+    def take(self, value: object, at: Path, walk: Walk) -> object:
         return value if type(value) is str else walk.mismatch(at, self.phrase(), value)
 
-    def fits_kind(self, value: object) -> bool:  # noqa: D102
+    def fits_kind(self, value: object) -> bool:
         return type(value) is str
 
 
@@ -102,7 +106,7 @@ class NumberNode(Node):
     __slots__ = ()
     wanted = "a number"
 
-    def take(self, value: object, at: Path, walk: Walk) -> Any:  # noqa: D102
+    def take(self, value: object, at: Path, walk: Walk) -> object:
         kind = type(value)
         if kind is int or kind is float:
             return value
@@ -112,7 +116,7 @@ class NumberNode(Node):
                 return number
         return walk.mismatch(at, self.phrase(), value)
 
-    def fits_kind(self, value: object) -> bool:  # noqa: D102
+    def fits_kind(self, value: object) -> bool:
         return type(value) in (int, float)
 
 
@@ -122,7 +126,7 @@ class IntegerNode(Node):
     __slots__ = ()
     wanted = "an integer"
 
-    def take(self, value: object, at: Path, walk: Walk) -> Any:  # noqa: D102
+    def take(self, value: object, at: Path, walk: Walk) -> object:
         kind = type(value)
         if kind is int:
             return value
@@ -132,7 +136,7 @@ class IntegerNode(Node):
         whole = integral(number)
         return walk.mismatch(at, self.phrase(), value) if whole is None else whole
 
-    def fits_kind(self, value: object) -> bool:  # noqa: D102
+    def fits_kind(self, value: object) -> bool:
         return integral(value) is not None
 
 
@@ -142,10 +146,10 @@ class BooleanNode(Node):
     __slots__ = ()
     wanted = "a boolean (true or false, not in quotes)"
 
-    def take(self, value: object, at: Path, walk: Walk) -> Any:  # noqa: D102
+    def take(self, value: object, at: Path, walk: Walk) -> object:
         return value if type(value) is bool else walk.mismatch(at, self.phrase(), value)
 
-    def fits_kind(self, value: object) -> bool:  # noqa: D102
+    def fits_kind(self, value: object) -> bool:
         return type(value) is bool
 
 
@@ -155,10 +159,10 @@ class NullNode(Node):
     __slots__ = ()
     wanted = "null"
 
-    def take(self, value: object, at: Path, walk: Walk) -> Any:  # noqa: D102
+    def take(self, value: object, at: Path, walk: Walk) -> object:
         return value if value is None else walk.mismatch(at, self.phrase(), value)
 
-    def fits_kind(self, value: object) -> bool:  # noqa: D102
+    def fits_kind(self, value: object) -> bool:
         return value is None
 
 
@@ -170,7 +174,7 @@ class ArrayNode(Node):
     items: Node | None
     """None leaves the items open."""
 
-    def take(self, value: object, at: Path, walk: Walk) -> Any:  # noqa: D102
+    def take(self, value: object, at: Path, walk: Walk) -> object:
         array = value
         if type(value) is str and walk.convert:
             array = parsed_json(value)
@@ -182,7 +186,7 @@ class ArrayNode(Node):
         out = [node.read(item, (at, index), walk) for index, item in enumerate(entries)]
         return BAD if any(item is BAD for item in out) else out
 
-    def fits_kind(self, value: object) -> bool:  # noqa: D102
+    def fits_kind(self, value: object) -> bool:
         return isinstance(value, (list, tuple))
 
 
@@ -196,7 +200,7 @@ class ObjectNode(Node):
     extra: Node | None
     """For keys without a property; None refuses them."""
 
-    def take(self, value: object, at: Path, walk: Walk) -> Any:  # noqa: D102
+    def take(self, value: object, at: Path, walk: Walk) -> object:
         data = value
         if type(value) is str and walk.convert:
             data = parsed_json(value)
@@ -208,7 +212,8 @@ class ObjectNode(Node):
         for key, item in fields.items():
             node = self.properties.get(key) or self.extra
             if node is None:
-                walk.violations.append(self._unknown(key, at))
+                known = ", ".join(self.properties) or "none"
+                walk.refuse((at, str(key)), f"unknown key {key!r}, known keys: {known}")
                 good = False
                 continue
             taken = out[key] = node.read(item, (at, key), walk)
@@ -220,11 +225,7 @@ class ObjectNode(Node):
                 good = False
         return out if good else BAD
 
-    def _unknown(self, key: object, at: Path) -> str:
-        known = ", ".join(self.properties) or "none"
-        return f"{path_text((at, str(key)))}: unknown key {key!r}, known keys: {known}"
-
-    def fits_kind(self, value: object) -> bool:  # noqa: D102
+    def fits_kind(self, value: object) -> bool:
         return isinstance(value, dict)
 
 
@@ -235,7 +236,7 @@ class UnionNode(Node):
     branches: Sequence[Node]
     exactly_one: bool
 
-    def take(self, value: object, at: Path, walk: Walk) -> Any:  # noqa: D102
+    def take(self, value: object, at: Path, walk: Walk) -> object:
         for convert in (False, True) if walk.convert else (False,):
             hits = self._hits(value, at, convert=convert)
             if len(hits) > 1 and self.exactly_one:
@@ -248,7 +249,7 @@ class UnionNode(Node):
     def _hits(self, value: object, at: Path, *, convert: bool) -> list[object]:
         hits: list[object] = []
         for branch in self.branches:
-            taken = branch.read(value, at, Walk(convert=convert))
+            taken = branch.read(value, at, Walk(convert=convert, root=""))
             if taken is BAD:
                 continue
             hits.append(taken)
@@ -264,23 +265,23 @@ class UnionNode(Node):
         same = [branch for branch in others if branch.fits_kind(value)]
         if len(same) == 1:
             return same[0].read(value, at, walk)
-        tags = _tags(same) if isinstance(value, dict) else None
-        if not tags:
-            return walk.mismatch(at, self.phrase(), value)
+        tags = _tags(same)
+        if not tags or not isinstance(value, dict):
+            return walk.mismatch(at, self.phrase(), cast("object", value))
         fields = cast("dict[str, object]", value)
         name = next(iter(tags))
         for tag, branch in tags[name]:
             if compared(fields.get(name, BAD), tag):
-                return branch.read(value, at, walk)
+                return branch.read(fields, at, walk)
         wanted = " or ".join(shown(tag) for tag, _ in tags[name])
         if name not in fields:
             return walk.refuse((at, name), f"required but missing, expected {wanted}")
         return walk.mismatch((at, name), wanted, fields[name])
 
-    def phrase(self) -> str:  # noqa: D102
+    def phrase(self) -> str:
         return " or ".join(dict.fromkeys(branch.phrase() for branch in self.branches))
 
-    def fits_kind(self, value: object) -> bool:  # noqa: D102
+    def fits_kind(self, value: object) -> bool:
         return any(branch.fits_kind(value) for branch in self.branches)
 
 
@@ -290,16 +291,16 @@ class EveryNode(Node):
     __slots__ = ("parts",)
     parts: Sequence[Node]
 
-    def take(self, value: object, at: Path, walk: Walk) -> Any:  # noqa: D102
+    def take(self, value: object, at: Path, walk: Walk) -> object:
         for part in self.parts:
             if (value := part.read(value, at, walk)) is BAD:
                 return BAD
         return value
 
-    def phrase(self) -> str:  # noqa: D102
+    def phrase(self) -> str:
         return " and ".join(dict.fromkeys(part.phrase() for part in self.parts))
 
-    def fits_kind(self, value: object) -> bool:  # noqa: D102
+    def fits_kind(self, value: object) -> bool:
         return all(part.fits_kind(value) for part in self.parts)
 
 

@@ -10,15 +10,16 @@ Path: TypeAlias = "tuple[Path, str | int] | None"
 """Where a value stands: parent and key or index. None is the root."""
 
 _MAX_SHOWN: Final = 60
+_MAX_BITS: Final = 128
 
 
-def path_text(at: Path) -> str:
-    """`todos[0].status`; the root is `arguments`."""
+def path_text(at: Path, root: str) -> str:
+    """`todos[0].status`, or `root`."""
     parts: list[str] = []
     while at is not None:
         at, step = at
         parts.append(f"[{step}]" if type(step) is int else f".{step}")
-    return "".join(reversed(parts)).removeprefix(".") or "arguments"
+    return "".join(reversed(parts)).removeprefix(".") or root
 
 
 def shown(value: object) -> str:
@@ -58,7 +59,7 @@ def received(value: object) -> str:
 
 def _integer(value: int) -> str:
     # Python refuses to print integers of thousands of digits.
-    return str(value) if value.bit_length() <= 128 else f"of {value.bit_length()} bits"  # noqa: PLR2004
+    return str(value) if value.bit_length() <= _MAX_BITS else f"of {value.bit_length()} bits"
 
 
 def compared(left: object, right: object) -> bool:

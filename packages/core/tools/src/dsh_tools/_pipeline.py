@@ -78,8 +78,8 @@ class ToolRun:
 
     __slots__ = (
         "_args",
-        "_canonical",
         "_caller",
+        "_canonical",
         "_ctx",
         "_definition",
         "_entered",
@@ -320,7 +320,9 @@ def _refusal(decision: PreDecision) -> ToolFailure | None:
         return failure(decision.reason)
     if isinstance(decision, Ask):  # pyright: ignore[reportUnnecessaryIsInstance] - a listener's word
         return failure(decision.reason or _NOBODY_TO_ASK)
-    raise ToolError(f"a tools/pre-execute listener gave a {type(decision).__name__}, not a decision")
+    raise ToolError(
+        f"a tools/pre-execute listener gave a {type(decision).__name__}, not a decision"
+    )
 
 
 def _as_output_error(error: Exception) -> ToolOutputError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from dsh_cordis import Context, Disposer, Service
@@ -34,7 +34,7 @@ class ToolRegistry(Service):
 
     provides = TOOLS
     inject = (SYSTEM_PROMPT,)
-    Config: ClassVar[type] = ToolRegistryConfig
+    Config = ToolRegistryConfig
 
     def __init__(self, ctx: Context, config: ToolRegistryConfig | None = None) -> None:
         super().__init__(ctx, config)
@@ -129,7 +129,7 @@ def _converted(
     """Frozen arguments, the typed value and the error that came instead; made once a request."""
     memory = request._converted  # noqa: SLF001 - the request keeps it for the registry
     if memory and memory[0] is definition:
-        return memory[1]
+        return cast("tuple[Any, Any, Exception | None]", memory[1])
     frozen: Any = None
     args: Any = None
     refused: Exception | None = None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 from dsh_llm import ContentBlock, Message, TextBlock
-from dsh_lossless_json import Opaque, convert
+from dsh_lossless_json import MAX_DEPTH, Opaque, convert
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +30,7 @@ def repaired_json(value: Any, depth: int = 0) -> Any:  # noqa: ANN401 - any JSON
     """A copy of plain JSON data with every text repaired. Deep parts are left to `freeze`."""
     if type(value) is str:
         return repaired_text(value)
-    if depth > 200:  # noqa: PLR2004 - more than freeze accepts
+    if depth > 2 * MAX_DEPTH:
         return value
     if isinstance(value, dict):
         fields = cast("Mapping[Any, Any]", value)
@@ -52,7 +52,7 @@ def repaired_messages(messages: Iterable[Message]) -> tuple[Message, ...]:
     """`messages` with the text of their content repaired. Raises `TypeError` for other things."""
     out: list[Message] = []
     for message in messages:
-        if not isinstance(message, Message):
+        if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance] - a listener's word
             raise TypeError(f"expected a message, got {type(message).__name__}")
         content = repaired_blocks(message.content)
         same = all(new is old for new, old in zip(content, message.content, strict=True))
@@ -66,7 +66,7 @@ def _repaired_block(block: ContentBlock) -> ContentBlock:
         if type(text) is not str:
             raise TypeError(f"expected text in a block, got {type(text).__name__}")
         return TextBlock(_UNSAFE.sub(_REPLACEMENT, text)) if _UNSAFE.search(text) else block
-    if not isinstance(block, ContentBlock):
+    if not isinstance(block, ContentBlock):  # pyright: ignore[reportUnnecessaryIsInstance] - a listener's word
         raise TypeError(f"expected a content block, got {type(block).__name__}")
     if not isinstance(block, msgspec.Struct):
         return block  # an unknown kind was frozen, and so checked, when it was made

@@ -7,7 +7,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -64,7 +64,9 @@ def return_type(function: Callable[..., Any]) -> object:
 
 
 def _hints(
-    function: Any, name: str, namespace: Mapping[str, Any] | None = None  # noqa: ANN401 - whatever is annotated
+    function: Any,  # noqa: ANN401 - whatever is annotated
+    name: str,
+    namespace: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     known = function.__globals__ if namespace is None else namespace
     try:
@@ -72,14 +74,16 @@ def _hints(
             function, {"ToolExecution": ToolExecution, **known}, include_extras=True
         )
     except NameError as error:
-        reason = f"has an annotation that cannot be read ({error}); import or define it in its module"
+        reason = (
+            f"has an annotation that cannot be read ({error}); import or define it in its module"
+        )
         raise _invalid(name, reason) from error
 
 
 def _default(value: object) -> Any:  # noqa: ANN401 - a msgspec default
     # Structs refuse to share a mutable default, so each call gets its own copy.
     if isinstance(value, (list, dict, set, bytearray)):
-        return msgspec.field(default_factory=value.copy)
+        return msgspec.field(default_factory=cast("Any", value).copy)
     return value
 
 

@@ -169,7 +169,7 @@ def _result_scope(executed: ToolExecuted) -> Target:
     return scope_target(executed.execution.agent)
 
 
-TOOLS = ServiceKey["ToolRegistry"]("tools")
+TOOLS: ServiceKey[ToolRegistry] = ServiceKey("tools")
 TOOLS_PRE_EXECUTE = Waterfall[PreDecision, "ToolExecution"]("tools/pre-execute", scoped=_call_scope)
 TOOLS_EXECUTE = Waterfall[ToolOutcome, "ToolExecution"]("tools/execute", scoped=_call_scope)
 TOOLS_POST_EXECUTE = Waterfall[PostDecision, ToolExecuted](

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 from dsh_cordis import Context, Disposer, Service
@@ -36,7 +36,7 @@ class TodoTool(Service):
     """Offers `todo_write`, whose list lives in the calling agent's session log."""
 
     inject = (TOOLS,)
-    Config: ClassVar[type] = TodoConfig
+    Config = TodoConfig
     name = "tool-todo"
 
     def __init__(self, ctx: Context, config: TodoConfig) -> None:
@@ -59,7 +59,9 @@ class TodoTool(Service):
 
     async def _write(self, args: TodoWrite, execution: ToolExecution) -> TodoList:
         if execution.agent is None:
-            raise ToolError("todo_write needs an agent, whose session keeps the list", code="NO_AGENT")
+            raise ToolError(
+                "todo_write needs an agent, whose session keeps the list", code="NO_AGENT"
+            )
         todos = tuple(Todo(todo.content.strip(), todo.status) for todo in args.todos)
         self._check(todos)
         execution.agent.session.append(TODO_WRITE, TodoWrite(todos))
@@ -78,7 +80,9 @@ class TodoTool(Service):
                 raise _invalid(f"todos[{index}].content is blank; say what is to be done")
             if todo.content in seen:
                 first = seen[todo.content]
-                raise _invalid(f"todos[{index}] repeats todos[{first}], {todo.content!r}; send it once")
+                raise _invalid(
+                    f"todos[{index}] repeats todos[{first}], {todo.content!r}; send it once"
+                )
             seen[todo.content] = index
         active = [index for index, todo in enumerate(todos) if todo.status == "in_progress"]
         if len(active) > 1 and not self._parallel:

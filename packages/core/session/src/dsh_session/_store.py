@@ -118,7 +118,6 @@ class SessionStore(Service):
             raise SessionError(
                 f"session {session.id!r} lives in another store", code="SESSION_EXISTS"
             )
-        from dsh_scope import scope_of, scope_target
 
         entry = _Entry(session, scope_target(scope_of(self.ctx)))
         self._live[session.id] = entry

@@ -1,4 +1,5 @@
 """Durable sessions: the storage seam and its write coordinator."""
+
 from __future__ import annotations
 
 from ._backend import RawArtifact, SessionBackend, StoredLocation, StoredLog, StoredSession

@@ -140,14 +140,14 @@ class _Run:
     def start(event: AnyEvent) -> _Run | None:
         """A run that begins with `event`; None if nothing can follow it in a row."""
         chunk = _chunk(event)
-        kind: type[Any] = type(chunk)
-        if kind not in (TextDelta, ReasoningDelta, ToolCallDelta):
+        if not isinstance(chunk, (TextDelta, ReasoningDelta, ToolCallDelta)):
             return None
+        kind = type(chunk)
         data = event.data
         where = b'"turn":%d,"step":%d,"index":%d' % (data.turn, data.step, chunk.index)
-        if kind is TextDelta:
+        if isinstance(chunk, TextDelta):
             run = _Run(kind, _TEXT, _text_head(data.turn, data.step, _TEXT, chunk.index), where)
-        elif kind is ReasoningDelta:
+        elif isinstance(chunk, ReasoningDelta):
             head = _text_head(data.turn, data.step, _REASONING, chunk.index)
             run = _Run(kind, _REASONING, head, where)
         else:
@@ -163,7 +163,7 @@ class _Run:
         if event.type != ASSISTANT_CHUNK.name or event.ignorable:
             return False
         chunk = _chunk(event)
-        if type(chunk) is not self._kind:
+        if type(chunk) is not self._kind:  # pyright: ignore[reportUnknownArgumentType]
             return False
         events = self._events
         if events and event.seq != events[-1].seq + 1:

@@ -213,18 +213,23 @@ class LoopFactory:
         self, lifecycle: Lifecycle, agent: LoopAgent, owner: Context, source: SessionStartSource
     ) -> None:
         """Enter both registries, then tell. Whoever hears may end it again, hence the checks."""
-        signal = lifecycle.signal
-        signal.throw_if_aborted()
+        self._check_wanted(lifecycle, owner)
         # Entered through the agent's context, so that its scope hears the session's events.
         sessions = agent.ctx[SESSIONS]
         lifecycle.detach.append(sessions.enter(agent.session))
         lifecycle.detach.insert(0, self._seams.agents.enter(agent, agent_of(owner)))
         sessions.announce(agent.session)
-        signal.throw_if_aborted()
+        self._check_wanted(lifecycle, owner)
         self._seams.agents.announce(agent)
-        signal.throw_if_aborted()
+        self._check_wanted(lifecycle, owner)
         self._seams.host.emit(AGENT_SESSION_START, AgentSessionStart(agent, source))
-        signal.throw_if_aborted()
+        self._check_wanted(lifecycle, owner)
+
+    def _check_wanted(self, lifecycle: Lifecycle, owner: Context) -> None:
+        """Raise if the creation was aborted, or if an unload of owner or loop has begun."""
+        lifecycle.signal.throw_if_aborted()
+        owner.fiber.check_active()
+        self._seams.host.fiber.check_active()
 
 
 async def _set_up(agent: Agent, setup: Setup | None, signal: AbortSignal) -> Commit | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
@@ -14,7 +15,6 @@ from typing import Final
 
 from dsh_cordis import EffectInfo, Fiber
 
-_LOOKS: Final = 200
 _PAUSE_S: Final = 0.01
 
 
@@ -38,22 +38,20 @@ class _Census:
 
 
 @asynccontextmanager
-async def assert_no_leaks() -> AsyncGenerator[None]:
+async def assert_no_leaks(*, within_s: float = 2.0) -> AsyncGenerator[None]:
     """Fail with `AssertionError` if the block leaves something behind, naming each of it.
 
     Looks at asyncio tasks, live fibers and their effects (listeners, services, registrations), open
-    descriptors and child processes of this process. What ends by itself within two seconds is no
-    leak. A block that raises is not checked.
+    descriptors and child processes of this process. What ends by itself within `within_s` seconds
+    is no leak. A block that raises is not checked.
     """
     before = _census()
     yield
-    leaks: list[str] = []
-    for _ in range(_LOOKS):
-        leaks = _census().leaks(before)
-        if not leaks:
-            return
+    deadline = time.monotonic() + within_s
+    while leaks := _census().leaks(before):
+        if time.monotonic() >= deadline:
+            raise AssertionError("left behind:\n  " + "\n  ".join(leaks))
         await asyncio.sleep(_PAUSE_S)
-    raise AssertionError("left behind:\n  " + "\n  ".join(leaks))
 
 
 def _census() -> _Census:

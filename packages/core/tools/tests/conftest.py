@@ -8,11 +8,23 @@ from typing import Any
 
 import pytest
 from dsh_cordis import AbortController, Context
-from dsh_llm import SessionId
+from dsh_llm import Message, SessionId, create_user_message, text_of
 from dsh_scope import Scope, create_scope
 from dsh_session import Session
 from dsh_system_prompt import SystemPrompt
-from dsh_tools import TOOLS, ToolCallRequest, ToolDefinition, ToolOutcome, ToolRegistry, define_tool
+from dsh_tools import (
+    TOOLS,
+    TOOLS_EXECUTE,
+    TOOLS_POST_EXECUTE,
+    TOOLS_PRE_EXECUTE,
+    TOOLS_RESULT,
+    ToolCallRequest,
+    ToolDefinition,
+    ToolExecuted,
+    ToolOutcome,
+    ToolRegistry,
+    define_tool,
+)
 
 
 @dataclass(eq=False)
@@ -35,6 +47,34 @@ class Caller:
         return tools
 
 
+class Trace:
+    """Listens to every event of a call and writes down their order."""
+
+    def __init__(self, kit: Any) -> None:
+        self.seen: list[str] = []
+        self.results: list[ToolExecuted] = []
+        kit.root.on(TOOLS_PRE_EXECUTE, self.pre)
+        kit.root.on(TOOLS_EXECUTE, self.execute)
+        kit.root.on(TOOLS_POST_EXECUTE, self.post)
+        kit.root.on(TOOLS_RESULT, self.result)
+
+    async def pre(self, execution, proceed):
+        self.seen.append("pre")
+        return await proceed()
+
+    async def execute(self, execution, proceed):
+        self.seen.append("execute")
+        return await proceed()
+
+    async def post(self, executed, proceed):
+        self.seen.append("post")
+        return await proceed()
+
+    def result(self, executed):
+        self.seen.append("result")
+        self.results.append(executed)
+
+
 class Kit:
     """A mounted registry and shorthands for calls."""
 
@@ -42,6 +82,15 @@ class Kit:
         self.root = root
         self.tools = root[TOOLS]
         self.abort = AbortController()
+
+    def trace(self) -> Trace:
+        return Trace(self)
+
+    def note(self, text: str) -> Message:
+        return create_user_message(text)
+
+    def notes(self, outcome: ToolOutcome) -> list[str]:
+        return [text_of(message.content) for message in outcome.additional_contexts]
 
     def agent(self, name: str = "a") -> Caller:
         caller = Caller(SessionId(name), Session.create(SessionId(name)))

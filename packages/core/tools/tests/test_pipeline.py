@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from dsh_cordis import AbortController, CordisError
-from dsh_llm import TextBlock, create_user_message
+from dsh_cordis import CordisError
+from dsh_llm import TextBlock
 from dsh_tools import (
     TOOLS_EXECUTE,
     TOOLS_POST_EXECUTE,
@@ -21,55 +21,18 @@ from dsh_tools import (
     CallToken,
     Deny,
     ToolError,
-    ToolExecuted,
     ToolSuccess,
 )
 
 pytestmark = pytest.mark.anyio
 
 
-def note(text: str) -> Any:
-    return create_user_message(text)
-
-
-def notes(outcome: Any) -> list[str]:
-    return [message.content[0].text for message in outcome.additional_contexts]
-
-
 async def hello(args, execution) -> str:
     return "hello"
 
 
-class Trace:
-    """Listens to every event of a call and writes down their order."""
-
-    def __init__(self, kit: Any) -> None:
-        self.seen: list[str] = []
-        self.results: list[ToolExecuted] = []
-        kit.root.on(TOOLS_PRE_EXECUTE, self.pre)
-        kit.root.on(TOOLS_EXECUTE, self.execute)
-        kit.root.on(TOOLS_POST_EXECUTE, self.post)
-        kit.root.on(TOOLS_RESULT, self.result)
-
-    async def pre(self, execution, proceed):
-        self.seen.append("pre")
-        return await proceed()
-
-    async def execute(self, execution, proceed):
-        self.seen.append("execute")
-        return await proceed()
-
-    async def post(self, executed, proceed):
-        self.seen.append("post")
-        return await proceed()
-
-    def result(self, executed):
-        self.seen.append("result")
-        self.results.append(executed)
-
-
 async def test_a_call_passes_its_stages_in_order(kit, text) -> None:
-    trace = Trace(kit)
+    trace = kit.trace()
 
     async def body(args, execution) -> str:
         trace.seen.append("body")
@@ -111,7 +74,7 @@ async def test_arguments_that_do_not_fit_end_the_call_before_any_policy(kit, tex
     class Params(msgspec.Struct):
         n: float
 
-    trace = Trace(kit)
+    trace = kit.trace()
     ran: list[object] = []
 
     async def body(args, execution) -> None:
@@ -132,14 +95,8 @@ async def test_malformed_arguments_are_answered_with_their_start(kit, text) -> N
     assert """they start with '{"n": '""" in text(outcome)
 
 
-async def test_arguments_of_a_pre_aborted_call_are_judged_first(kit) -> None:
-    kit.add(hello)
-    kit.abort.abort()
-    assert (await kit.call({"x": float("nan")})).error.code == "INVALID_ARGS"
-
-
 async def test_a_denial_is_shown_as_its_reason_and_judged_but_not_run(kit, text) -> None:
-    trace = Trace(kit)
+    trace = kit.trace()
 
     async def deny(execution, proceed):
         return Deny("no")
@@ -165,7 +122,7 @@ async def test_an_ask_denies_where_nobody_can_be_asked(kit, text, reason, shown)
 
 
 async def test_an_error_in_policy_keeps_name_and_code_and_skips_post_policy(kit) -> None:
-    trace = Trace(kit)
+    trace = kit.trace()
 
     class PolicyError(CordisError):
         pass
@@ -190,7 +147,7 @@ async def test_an_answer_that_is_no_decision_is_a_failure(kit, text) -> None:
 
 
 async def test_an_unknown_tool_is_judged_and_names_what_there_is(kit, text) -> None:
-    trace = Trace(kit)
+    trace = kit.trace()
     kit.add(hello)
     outcome = await kit.call(name="nope")
     assert outcome.error.code == "UNKNOWN_TOOL"
@@ -232,165 +189,6 @@ async def test_whatever_a_body_raises_is_an_outcome(kit, text, error, shown) -> 
 
     kit.add(body)
     assert shown in text(await kit.call())
-
-
-async def test_a_body_cancelled_by_its_own_work_is_a_failure(kit, text) -> None:
-    async def body(args, execution) -> None:
-        inner = asyncio.ensure_future(asyncio.Event().wait())
-        inner.cancel()
-        await inner
-
-    kit.add(body)
-    assert "was cancelled" in text(await kit.call())
-
-
-async def test_a_cancellation_of_the_callers_task_passes_through(kit) -> None:
-    entered = asyncio.Event()
-
-    async def body(args, execution) -> None:
-        entered.set()
-        await asyncio.Event().wait()
-
-    kit.add(body)
-    call = asyncio.ensure_future(kit.call())
-    await entered.wait()
-    call.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await call
-
-
-async def test_a_wrappers_signal_never_cuts_the_body_off_from_its_caller(kit) -> None:
-    wrapper = AbortController()
-    seen: dict[str, Any] = {}
-
-    async def wrap(execution, proceed):
-        execution.replace_signal(wrapper.signal)
-        outcome = await proceed()
-        seen["after"] = execution.signal
-        return outcome
-
-    async def body(args, execution) -> None:
-        seen["body"] = execution.signal
-        kit.abort.abort("stop")
-        seen["aborted"] = (execution.signal.aborted, execution.signal.reason)
-
-    async def post(executed, proceed):
-        seen["post"] = executed.execution.signal
-        return await proceed()
-
-    kit.root.on(TOOLS_EXECUTE, wrap)
-    kit.root.on(TOOLS_POST_EXECUTE, post)
-    kit.add(body)
-    await kit.call()
-    assert seen["body"] is not wrapper.signal
-    assert seen["aborted"] == (True, "stop")
-    assert seen["after"] is wrapper.signal
-    assert seen["post"] is kit.abort.signal
-
-
-async def test_a_wrapper_that_aborts_first_keeps_the_body_from_running(kit) -> None:
-    ran: list[int] = []
-
-    async def wrap(execution, proceed):
-        wrapper = AbortController()
-        wrapper.abort()
-        execution.replace_signal(wrapper.signal)
-        return await proceed()
-
-    async def body(args, execution) -> None:
-        ran.append(1)
-
-    kit.root.on(TOOLS_EXECUTE, wrap)
-    kit.add(body)
-    outcome = await kit.call()
-    assert (outcome.error.name, outcome.error.code) == ("AbortError", "ABORTED_BEFORE_DISPATCH")
-    assert ran == []
-
-
-async def test_a_pre_aborted_call_meets_no_policy_and_has_one_result(kit) -> None:
-    trace = Trace(kit)
-    kit.add(hello)
-    kit.abort.abort()
-    outcome = await kit.call()
-    assert (outcome.error.name, outcome.error.code) == ("AbortError", "ABORTED_BEFORE_DISPATCH")
-    assert trace.seen == ["result"]
-
-
-async def test_an_abort_during_policy_keeps_the_body_from_starting(kit) -> None:
-    trace = Trace(kit)
-
-    async def policy(execution, proceed):
-        kit.abort.abort()
-        return await proceed()
-
-    kit.root.on(TOOLS_PRE_EXECUTE, policy)
-    kit.add(hello)
-    assert (await kit.call()).error.code == "ABORTED_BEFORE_DISPATCH"
-    assert trace.seen == ["pre", "post", "result"]
-
-
-async def test_a_denial_stands_even_when_the_call_is_aborted_meanwhile(kit, text) -> None:
-    async def policy(execution, proceed):
-        kit.abort.abort()
-        return Deny("no")
-
-    kit.root.on(TOOLS_PRE_EXECUTE, policy)
-    kit.add(hello)
-    assert text(await kit.call()) == "Error: no"
-
-
-async def test_an_abort_during_the_body_waits_for_it_and_keeps_its_contexts(kit) -> None:
-    entered, finish = asyncio.Event(), asyncio.Event()
-    settled: list[int] = []
-
-    async def body(args, execution) -> str:
-        execution.defer_context(note("kept"))
-        entered.set()
-        await finish.wait()
-        settled.append(1)
-        return "done"
-
-    kit.add(body)
-    call = asyncio.ensure_future(kit.call())
-    await entered.wait()
-    kit.abort.abort()
-    await asyncio.sleep(0)
-    assert not call.done()
-    finish.set()
-    outcome = await call
-    assert settled == [1]
-    assert (outcome.error.name, outcome.error.code) == ("AbortError", "ABORTED")
-    assert notes(outcome) == ["kept"]
-
-
-async def test_an_abort_during_post_policy_counts_as_during_the_body(kit) -> None:
-    async def post(executed, proceed):
-        kit.abort.abort()
-        return await proceed()
-
-    kit.root.on(TOOLS_POST_EXECUTE, post)
-    kit.add(hello)
-    assert (await kit.call()).error.code == "ABORTED"
-
-
-async def test_a_body_that_honours_its_signal_is_aborted_in_the_same_words(kit, text) -> None:
-    async def body(args, execution) -> None:
-        kit.abort.abort({"kind": "user"})
-        execution.signal.throw_if_aborted()
-
-    kit.add(body)
-    outcome = await kit.call()
-    assert (outcome.error.name, outcome.error.code) == ("AbortError", "ABORTED")
-    assert text(outcome) == "Error: the call was aborted"
-
-
-async def test_a_failure_of_the_body_outlives_an_abort(kit) -> None:
-    async def body(args, execution) -> None:
-        kit.abort.abort()
-        raise ToolError("late", code="TOOL_TIMEOUT")
-
-    kit.add(body)
-    assert (await kit.call()).error.code == "TOOL_TIMEOUT"
 
 
 async def test_a_wrapper_that_answers_itself_runs_no_body(kit, text) -> None:
@@ -501,7 +299,7 @@ async def test_without_a_renderer_text_is_text_and_the_rest_is_json(
 
 async def test_bytes_that_are_no_text_are_repaired_once_everywhere(kit, text) -> None:
     async def body(args, execution) -> dict[str, str]:
-        execution.defer_context(note("c\0"))
+        execution.defer_context(kit.note("c\0"))
         return {"out": "a\0b\ud800"}
 
     kit.add(
@@ -513,7 +311,7 @@ async def test_bytes_that_are_no_text_are_repaired_once_everywhere(kit, text) ->
     assert text(outcome) == "a\ufffdb\ufffd\ufffd"
     assert outcome.value == {"out": "a\ufffdb\ufffd"}
     assert outcome.meta == {"m": "x\ufffd"}
-    assert notes(outcome) == ["c\ufffd"]
+    assert kit.notes(outcome) == ["c\ufffd"]
 
 
 async def test_an_error_with_bytes_that_are_no_text_is_repaired_too(kit, text) -> None:
@@ -526,34 +324,34 @@ async def test_an_error_with_bytes_that_are_no_text_is_repaired_too(kit, text) -
 
 async def test_contexts_come_in_the_order_tool_wrapper_decision(kit) -> None:
     async def body(args, execution) -> None:
-        execution.defer_context(note("tool"))
+        execution.defer_context(kit.note("tool"))
 
     async def wrap(execution, proceed):
-        return replace(await proceed(), additional_contexts=(note("wrapper"),))
+        return replace(await proceed(), additional_contexts=(kit.note("wrapper"),))
 
     async def post(executed, proceed):
-        return Accept(additional_contexts=(note("decision"),))
+        return Accept(additional_contexts=(kit.note("decision"),))
 
     kit.root.on(TOOLS_EXECUTE, wrap)
     kit.root.on(TOOLS_POST_EXECUTE, post)
     kit.add(body)
-    assert notes(await kit.call()) == ["tool", "wrapper", "decision"]
+    assert kit.notes(await kit.call()) == ["tool", "wrapper", "decision"]
 
 
 async def test_a_raising_body_keeps_its_contexts_and_a_block_drops_them(kit, text) -> None:
     async def body(args, execution) -> None:
-        execution.defer_context(note("tool"))
+        execution.defer_context(kit.note("tool"))
         raise ToolError("bad")
 
     kit.add(body)
-    assert notes(await kit.call()) == ["tool"]
+    assert kit.notes(await kit.call()) == ["tool"]
 
     async def post(executed, proceed):
-        return Block(feedback="not so", additional_contexts=(note("why"),))
+        return Block(feedback="not so", additional_contexts=(kit.note("why"),))
 
     kit.root.on(TOOLS_POST_EXECUTE, post)
     outcome = await kit.call()
-    assert notes(outcome) == ["why"]
+    assert kit.notes(outcome) == ["why"]
     assert text(outcome) == "Error: not so"
 
 
@@ -610,7 +408,7 @@ async def test_content_that_is_no_content_is_an_error_and_not_a_crash(kit) -> No
 
 async def test_an_error_in_post_policy_is_a_failure_with_the_contexts(kit, text) -> None:
     async def body(args, execution) -> None:
-        execution.defer_context(note("tool"))
+        execution.defer_context(kit.note("tool"))
 
     async def post(executed, proceed):
         raise ToolError("judge fell ill", code="ILL")
@@ -618,7 +416,7 @@ async def test_an_error_in_post_policy_is_a_failure_with_the_contexts(kit, text)
     kit.root.on(TOOLS_POST_EXECUTE, post)
     kit.add(body)
     outcome = await kit.call()
-    assert (outcome.error.code, notes(outcome)) == ("ILL", ["tool"])
+    assert (outcome.error.code, kit.notes(outcome)) == ("ILL", ["tool"])
 
 
 async def test_a_finalizer_has_the_last_word_on_the_content_of_every_outcome(kit, text) -> None:
@@ -681,7 +479,7 @@ async def test_the_bodys_own_methods_are_closed_to_others(kit) -> None:
     kept: list[Any] = []
 
     async def policy(execution, proceed):
-        for call in (lambda: execution.defer_context(note("x")), execution.conclude_turn):
+        for call in (lambda: execution.defer_context(kit.note("x")), execution.conclude_turn):
             with pytest.raises(ToolError) as caught:
                 call()
             kept.append(caught.value.code)
@@ -710,7 +508,7 @@ async def test_a_raising_result_listener_does_not_stop_the_others(kit, caplog) -
 
 
 async def test_only_bodies_overlap_between_prepare_and_finalize(kit) -> None:
-    trace = Trace(kit)
+    trace = kit.trace()
     gate = asyncio.Event()
 
     async def body(args, execution) -> str:

@@ -7,11 +7,12 @@ task passes through.
 
 from __future__ import annotations
 
+import enum
 import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from dsh_cordis import AbortSignal, FusedSignal
+from dsh_cordis import AbortSignal, CordisError, FusedSignal
 from dsh_lossless_json import LosslessJsonError, freeze
 from msgspec import UNSET
 
@@ -69,6 +70,13 @@ async def _accept() -> PostDecision:
     return _ACCEPT
 
 
+class _Stage(enum.Enum):
+    NEW = enum.auto()
+    READY = enum.auto()
+    SETTLED = enum.auto()
+    DONE = enum.auto()
+
+
 class ToolRun:
     """A call between `ToolRegistry.begin` and its outcome.
 
@@ -86,7 +94,7 @@ class ToolRun:
         "_final",
         "_known",
         "_outcome",
-        "_ready",
+        "_stage",
         "execution",
     )
     execution: ToolExecution
@@ -114,14 +122,14 @@ class ToolRun:
         self._canonical: ToolOutcome | None = None
         """The outcome that the body gave: it needs no second validation."""
         self._entered = False
-        self._ready = False
+        self._stage = _Stage.NEW
         if refused is not None:
             self._settle(failure_of(refused), final=True)
 
     async def prepare(self) -> bool:
         """Ask policy. True means that the body may run: await `dispatch` next."""
         if self._outcome is not None:
-            return False
+            return False  # the arguments were refused
         if self._caller.aborted:
             self._settle(aborted_before_dispatch(), final=True)
             return False
@@ -129,7 +137,7 @@ class ToolRun:
             verdict = self._ctx.waterfall(TOOLS_PRE_EXECUTE, self.execution, inner=_allow)
             refusal = _refusal(await contained(verdict, "a tools/pre-execute listener"))
         except Exception as error:  # noqa: BLE001 - containment: a policy that raises refuses
-            _log.exception("a tools/pre-execute listener raised for %r", self.execution)
+            _report(error, "a tools/pre-execute listener raised for %r", self.execution)
             self._settle(failure_of(error), final=True)
             return False
         if refusal is None and self._caller.aborted:
@@ -137,46 +145,52 @@ class ToolRun:
         if refusal is not None:
             self._settle(refusal)
             return False
-        self._ready = True
+        self._stage = _Stage.READY
         return True
 
     async def dispatch(self) -> None:
         """Run wrappers and body. Calls may overlap here; the outcome waits for `finalize`."""
-        if not self._ready:
+        if self._stage is not _Stage.READY:
             raise ToolError("dispatch() needs a prepare() that gave True", code="WRONG_STAGE")
-        self._ready = False
+        self._stage = _Stage.SETTLED
         execution = self.execution
         execution._wrapping = True  # noqa: SLF001 - the pipeline is the other half of the call
+        raised = False
         try:
             work = self._ctx.waterfall(TOOLS_EXECUTE, execution, inner=self._body)
             outcome = self._adopted(await contained(work, "a tools/execute listener"))
         except Exception as error:  # noqa: BLE001 - containment: a wrapper that raises fails the call
-            _log.exception("a tools/execute listener raised for %r", execution)
-            self._settle(failure_of(error), final=True)
-            return
+            _report(error, "a tools/execute listener raised for %r", execution)
+            outcome = failure_of(error)
+            raised = True
         finally:
             execution._wrapping = False  # noqa: SLF001 - as above
             execution._signal = self._caller  # noqa: SLF001 - post policy sees the caller's
         if execution._deferred:  # noqa: SLF001 - as above
             contexts = (*execution._deferred, *outcome.additional_contexts)  # noqa: SLF001 - as above
             outcome = replace(outcome, additional_contexts=contexts)
-        self._settle(self._unless_aborted(outcome))
+        self._settle(self._unless_aborted(outcome), final=raised)
 
     async def finalize(self) -> ToolOutcome:
-        """Post policy, the tool's finalizer and the result event; call it once, for every run."""
+        """Post policy, the tool's finalizer and the result event; await it once, for every run."""
         outcome = self._outcome
-        if outcome is None:
-            raise ToolError("finalize() needs prepare() and dispatch() first", code="WRONG_STAGE")
+        if outcome is None or self._stage is not _Stage.SETTLED:
+            message = "finalize() comes once, after prepare() and the dispatch() that it asks for"
+            raise ToolError(message, code="WRONG_STAGE")
+        self._stage = _Stage.DONE
         if not self._final:
             outcome = await self._judged(outcome)
         outcome = self._finished(outcome)
-        self._outcome = outcome
-        self._ctx.emit(TOOLS_RESULT, ToolExecuted(self.execution, outcome))
+        try:
+            self._ctx.emit(TOOLS_RESULT, ToolExecuted(self.execution, outcome))
+        except Exception as error:  # noqa: BLE001 - containment: the outcome stands whoever fails to hear it
+            _report(error, "the result of %r could not be told", self.execution)
         return outcome
 
     def _settle(self, outcome: ToolOutcome, *, final: bool = False) -> None:
         self._outcome = outcome
         self._final = final
+        self._stage = _Stage.SETTLED
 
     # Wrappers and body
 
@@ -264,7 +278,7 @@ class ToolRun:
             if decision is not _ACCEPT:
                 outcome = self._decided(outcome, decision)
         except Exception as error:  # noqa: BLE001 - containment: a policy that raises fails the call
-            _log.exception("post policy failed for %r", self.execution)
+            _report(error, "post policy failed for %r", self.execution)
             contexts = outcome.additional_contexts
             return replace(failure_of(error), additional_contexts=contexts)
         return self._unless_aborted(outcome)
@@ -311,6 +325,12 @@ class ToolRun:
             _log.exception("the finalizer of tool %r raised", self.execution.name)
             outcome = failure_of(error)
         return outcome
+
+
+def _report(error: Exception, message: str, *args: object) -> None:
+    """Log what a listener raised: our own errors are its way to refuse, all others are bugs."""
+    level = logging.INFO if isinstance(error, CordisError) else logging.ERROR
+    _log.log(level, message, *args, exc_info=error)
 
 
 def _refusal(decision: PreDecision) -> ToolFailure | None:

@@ -217,7 +217,7 @@ class Context(EventBus):
         Unload cancels it, or calls `stop` instead if there is one, and waits for its end. It runs
         with the context variables of the root, not of the caller. A cancelled task returns None.
         """
-        return self.fiber.spawn(fn, args, stop=stop, name=name)
+        return self.fiber.tasks.spawn(fn, args, stop=stop, name=name)
 
     async def host(self, cm: AbstractAsyncContextManager[T]) -> T:
         """Enter `cm` and keep it until this fiber unloads, in one task for both ends."""

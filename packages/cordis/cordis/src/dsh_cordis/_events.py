@@ -185,7 +185,7 @@ def emit_contained(
 
 
 def _own(event: AnyEventKey, listener: Listener, result: Awaitable[object]) -> None:
-    listener.ctx.fiber.own_result(result, name=f"listener of {event.name}")
+    listener.ctx.fiber.tasks.own(result, name=f"listener of {event.name}")
 
 
 def _log_listener(event: AnyEventKey, listener: Listener, error: BaseException) -> None:

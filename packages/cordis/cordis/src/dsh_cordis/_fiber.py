@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Awaitable, Callable, Generator
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from ._effects import Effect, EffectInfo, HasEffect
-from ._errors import CordisError
 from ._events import emit_contained
 from ._internal import Internal
 from ._kernel import Kernel, outcome
+from ._plugin import PluginRecord, resolve_config
 from ._report import log_failure
 from ._settling import OnlyFiber, Settling, inactive, self_wait
 from ._tasks import TaskSet
@@ -20,7 +19,6 @@ from ._tasks import TaskSet
 if TYPE_CHECKING:
     from ._context import Context
     from ._keys import ServiceKey
-    from ._plugin import PluginRecord
     from ._services import Implementation
 
 
@@ -54,7 +52,6 @@ class Fiber(HasEffect):
         "_raw",
         "_released",
         "_rerun",
-        "_tasks",
         "config",
         "ctx",
         "error",
@@ -64,6 +61,7 @@ class Fiber(HasEffect):
         "parent",
         "snapshot",
         "state",
+        "tasks",
         "uid",
     )
     uid: int | None
@@ -81,6 +79,8 @@ class Fiber(HasEffect):
     inertia: asyncio.Task[None] | None
     """The load or unload in flight."""
     kernel: Kernel
+    tasks: TaskSet
+    """What its plugin spawned."""
     snapshot: dict[str, Implementation]
     """The services that it may use: taken when it loads, kept until its unload is over."""
 
@@ -107,7 +107,7 @@ class Fiber(HasEffect):
         self._raw = config
         self._interpolate = interpolate
         self._effects: dict[Effect, None] = {}
-        self._tasks = TaskSet(self)
+        self.tasks = TaskSet(self)
         self._released: list[asyncio.Future[None]] = []
         self._rerun = False
 
@@ -221,33 +221,6 @@ class Fiber(HasEffect):
             return False
         del self._effects[effect]
         return True
-
-    def spawn(
-        self,
-        fn: Callable[..., Awaitable[Any]],
-        args: tuple[Any, ...],
-        *,
-        stop: Callable[[], object] | None,
-        name: str | None,
-    ) -> asyncio.Task[Any]:
-        """Start a task that ends with this fiber."""
-        self.check_active()
-        label = name or getattr(fn, "__name__", None) or "task"
-        return self._tasks.spawn(fn, args, stop=stop, name=label)
-
-    def own_result(self, work: Awaitable[object], *, name: str) -> None:
-        """Run what an asynchronous listener returned; dropped if the fiber is on its way out."""
-        try:
-            self.check_active()
-        except CordisError:
-            if inspect.iscoroutine(work):
-                work.close()
-            return
-
-        async def run() -> None:
-            await work
-
-        self._tasks.spawn(run, (), stop=None, name=name)
 
     # -- for the kernel: dependencies -------------------------------------------------------
 
@@ -376,20 +349,10 @@ class Fiber(HasEffect):
     def _resolve(self, raw: object) -> Any:  # noqa: ANN401 - an instance of the plugin's own Config
         plugin = self._plugin
         assert plugin is not None
-        if self._interpolate is not None:
-            raw = self._interpolate(self.ctx, raw)
-        if self.kernel.events.heard(Internal.CONFIG):
-            value = raw
-            raw = self.ctx.waterfall_sync(Internal.CONFIG, self, value, inner=lambda: value)
-        if plugin.config is None:
-            return raw
-        from ._config import validate_config  # not needed by trees of plugins without Config
-
-        kind: type[object] = plugin.config
-        return validate_config(kind, raw, where=self.name)
+        return resolve_config(plugin, self, raw, self._interpolate)
 
     async def _unload(self) -> None:
-        await self._tasks.stop_all()
+        await self.tasks.stop_all()
         # Started in reverse order; the asynchronous ones run in tasks of their own and overlap.
         waits: list[tuple[Effect, Awaitable[None]]] = []
         for effect in reversed(tuple(self._effects)):

@@ -8,12 +8,14 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ._errors import CordisError
+from ._internal import Internal
 from ._keys import ServiceKey
 from ._service import Service
 
 if TYPE_CHECKING:
     from ._context import Context
     from ._effects import EffectResult
+    from ._fiber import Fiber
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,26 @@ def normalise(plugin: object) -> PluginRecord:
     if isinstance(plugin, type) and issubclass(plugin, Service):
         return _record(plugin, _service_body(plugin), plugin.name or plugin.__name__)
     return _object(plugin, is_class=isinstance(plugin, type))
+
+
+def resolve_config(
+    plugin: PluginRecord,
+    fiber: Fiber,
+    raw: object,
+    interpolate: Callable[[Context, object], object] | None,
+) -> Any:  # noqa: ANN401 - an instance of the plugin's own Config
+    """The configuration of one activation: interpolated, offered to observers, validated."""
+    if interpolate is not None:
+        raw = interpolate(fiber.ctx, raw)
+    if fiber.kernel.events.heard(Internal.CONFIG):
+        value = raw
+        raw = fiber.ctx.waterfall_sync(Internal.CONFIG, fiber, value, inner=lambda: value)
+    if plugin.config is None:
+        return raw
+    from ._config import validate_config  # not needed by trees of plugins without Config
+
+    kind: type[object] = plugin.config
+    return validate_config(kind, raw, where=fiber.name)
 
 
 def _module(module: ModuleType) -> PluginRecord:

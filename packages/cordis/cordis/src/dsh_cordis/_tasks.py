@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ._errors import CordisError
 from ._report import log, log_failure
 
 if TYPE_CHECKING:
@@ -68,16 +70,30 @@ class TaskSet:
         fn: Callable[..., Awaitable[T]],
         args: tuple[Any, ...],
         *,
-        stop: Callable[[], object] | None,
-        name: str,
+        stop: Callable[[], object] | None = None,
+        name: str | None = None,
     ) -> asyncio.Task[T | None]:
         """Start `fn(*args)`; a failure is logged and leaves its siblings alone."""
+        self._fiber.check_active()
+        label = name or getattr(fn, "__name__", None) or "task"
         spawned = _Spawned(stop)
-        task = self._fiber.kernel.start(spawned.run(fn, args), fiber=self._fiber, name=name)
+        task = self._fiber.kernel.start(spawned.run(fn, args), fiber=self._fiber, name=label)
         spawned.task = task
         self._live[task] = spawned
         task.add_done_callback(self._ended)
         return task
+
+    def own(self, work: Awaitable[object], *, name: str) -> None:
+        """Run what an asynchronous listener returned; dropped if the fiber is on its way out."""
+
+        async def run() -> None:
+            await work
+
+        try:
+            self.spawn(run, (), name=name)
+        except CordisError:
+            if inspect.iscoroutine(work):
+                work.close()
 
     async def stop_all(self) -> None:
         """Stop every task and wait until the last has ended."""

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-
 from dsh_cordis_loader import EntryPoints, scan_entry_points
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-
 from dsh_app_boot import BootError, boot
 from dsh_cordis import Context, FiberState
 from dsh_cordis_loader import LOADER, Row, parse_rows, read_yaml

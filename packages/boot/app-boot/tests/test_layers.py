@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from dsh_app_boot import BootError, Composition, compose, dump_rows, open_profile, unlisted_bundles
 from dsh_cordis_include import IncludeError
 from dsh_cordis_loader import Expr, Row, parse_rows, read_yaml, row_fields
+from hypothesis import given
+from hypothesis import strategies as st
 
 if TYPE_CHECKING:
     from conftest import Site
@@ -118,7 +117,7 @@ def test_a_dump_names_both_layers_and_reads_back(site: Site, home: Path, tmp_pat
     assert "# == low\n- id: b\n" in text
     assert f"# == high, patched by {overlay}\n- id: c\n" in text
     assert "maxItems: 2" in text
-    assert '!expr "env.get(\'X\', \'y\')"' in text
+    assert "!expr \"env.get('X', 'y')\"" in text
     back = parse_rows(read_yaml(text, where="dump"), where="dump", base=None, origin="")
     expected = [row_fields(row) for row in composition.rows]
     expected[2]["config"] = {"maxItems": 2, "why": Expr("env.get('X', 'y')")}

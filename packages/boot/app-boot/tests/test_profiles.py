@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-
 from dsh_app_boot import BootError, Profile, check_home_writable, create_profile, open_profile
 
 if TYPE_CHECKING:
@@ -45,9 +44,7 @@ def test_edits_of_the_user_survive_later_uses(site: Site, home: Path):
     assert not profile.patch_file.exists()
 
 
-def test_a_half_made_profile_of_a_template_is_completed_without_overwriting(
-    site: Site, home: Path
-):
+def test_a_half_made_profile_of_a_template_is_completed_without_overwriting(site: Site, home: Path):
     directory = home / "profiles" / "shipped"
     directory.mkdir(parents=True)
     (directory / "cordis.patch.yml").write_text("# kept\n[]\n")
@@ -68,9 +65,7 @@ def test_many_first_uses_at_once_agree(site: Site, home: Path):
     points = site.entry_points
     with ThreadPoolExecutor(8) as pool:
         profiles = list(
-            pool.map(
-                lambda _: open_profile("shipped", home=home, entry_points=points), range(16)
-            )
+            pool.map(lambda _: open_profile("shipped", home=home, entry_points=points), range(16))
         )
     assert {profile.bundles for profile in profiles} == {("one", "two")}
     assert [path.name for path in (home / "profiles").iterdir()] == ["shipped"]
@@ -93,8 +88,25 @@ def test_an_unknown_profile_lists_those_there_are_and_how_to_create_it(site: Sit
 
 @pytest.mark.parametrize(
     "name",
-    ["", " ", ".", "..", "a/b", "a\\b", "../x", "-x", ".hidden", "a b", "a\n", "a\0"]
-    + ["plugin", "doctor", "session", "demo", "help"],
+    [
+        "",
+        " ",
+        ".",
+        "..",
+        "a/b",
+        "a\\b",
+        "../x",
+        "-x",
+        ".hidden",
+        "a b",
+        "a\n",
+        "a\x00",
+        "plugin",
+        "doctor",
+        "session",
+        "demo",
+        "help",
+    ],
 )
 def test_a_name_that_cannot_be_a_directory_or_is_a_command_is_refused(
     site: Site, home: Path, name: str

@@ -3,7 +3,6 @@ from __future__ import annotations
 import argparse
 
 import pytest
-
 from dsh_cmdline import APP_EXIT, CMDLINE, AppExit, CmdlineError, CommandLine, parse_cmdline
 from dsh_cordis import Context, ServiceKey
 

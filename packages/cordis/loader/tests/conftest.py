@@ -13,6 +13,8 @@ from dsh_cordis_loader import LOADER, EntryPoints, Loader, LoaderOptions, Row, p
 JOURNAL = ServiceKey[list[object]]("journal")
 
 PLUGINS = """
+    import asyncio
+
     from dsh_cordis import Service, ServiceKey
 
     JOURNAL = ServiceKey("journal")
@@ -40,6 +42,18 @@ PLUGINS = """
 
     def broken(ctx, config):
         raise ValueError("boom")
+
+    def once(ctx, config):
+        journal = ctx.get(JOURNAL)
+        if "once" in journal:
+            raise ValueError("second time")
+        journal.append("once")
+
+    async def slowly(ctx, config):
+        ctx.get(JOURNAL).append(("begin", config))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return note(ctx, config)
 
     def sometimes(ctx, config):
         if config.get("fail"):

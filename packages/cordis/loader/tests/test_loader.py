@@ -3,6 +3,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+import anyio
+import anyio.lowlevel
 import pytest
 from dsh_cordis import Context, FiberState
 from dsh_cordis_loader import LOADER, Loader, LoaderError, Row
@@ -224,6 +226,51 @@ async def test_a_check_that_refuses_undoes_the_change(
     with pytest.raises(LoaderError, match="no"):
         await loader.apply(rows("[{id: a, name: '@note'}]"), check=refuse)
     assert journal == [("up", None), ("down", None)]
+
+
+async def test_a_restoration_that_fails_is_told_with_its_cause(
+    loader: Loader, rows: Rows, journal: list[object]
+):
+    await loader.apply(rows("[{id: a, name: '@once'}]"))
+    error = await refusal(loader, rows("[{id: a, name: '@broken'}]"))
+    assert error.code == "ROLLBACK_FAILED"
+    assert str(error).startswith(
+        "loader entry rollback failed:\n  - failed to rollback loader entry"
+    )
+    assert "after: failed to apply loader entry a" in str(error)
+
+
+async def test_changes_asked_for_at_once_follow_each_other(
+    loader: Loader, rows: Rows, journal: list[object]
+):
+    async with anyio.create_task_group() as group:
+        for number in range(3):
+            text = f"[{{id: a, name: '@slowly', config: {number}}}]"
+            group.start_soon(loader.apply, rows(text))
+    assert journal == [
+        *[("begin", 0), ("up", 0), ("down", 0)],
+        *[("begin", 1), ("up", 1), ("down", 1)],
+        *[("begin", 2), ("up", 2)],
+    ]
+
+
+async def test_settled_waits_for_a_change_in_progress(
+    loader: Loader, rows: Rows, journal: list[object]
+):
+    async with anyio.create_task_group() as group:
+        group.start_soon(loader.apply, rows("[{id: a, name: '@slowly', config: 1}]"))
+        await anyio.lowlevel.checkpoint()
+        await loader.settled()
+        assert journal == [("begin", 1), ("up", 1)]
+
+
+async def test_rows_start_together_whatever_their_order(
+    loader: Loader, rows: Rows, journal: list[object]
+):
+    await loader.apply(
+        rows("[{id: a, name: '@slowly', config: 1}, {id: b, name: '@slowly', config: 2}]")
+    )
+    assert journal == [("begin", 1), ("begin", 2), ("up", 1), ("up", 2)]
 
 
 async def test_an_id_may_occur_once(loader: Loader, rows: Rows):

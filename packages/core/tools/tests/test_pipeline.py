@@ -70,6 +70,18 @@ async def test_policies_see_converted_arguments_and_cannot_change_them(kit) -> N
     assert sent == {"n": "7"}
 
 
+async def test_a_listener_cannot_make_another_call_of_it(kit) -> None:
+    async def rewrite(execution, proceed):
+        for name in ("arguments", "name", "agent", "signal"):
+            with pytest.raises(AttributeError):
+                setattr(execution, name, None)
+        return await proceed()
+
+    kit.root.on(TOOLS_PRE_EXECUTE, rewrite)
+    kit.add(hello)
+    assert (await kit.call()).value == "hello"
+
+
 async def test_arguments_that_do_not_fit_end_the_call_before_any_policy(kit, text) -> None:
     class Params(msgspec.Struct):
         n: float

@@ -47,18 +47,25 @@ class ToolExecution:
     token: CallToken
 
     def __init__(self, request: ToolCallRequest, arguments: FrozenJson) -> None:
-        self.call_id = request.call_id
-        self.root_call_id = request.root_call_id or request.call_id
-        self.name = request.name
-        self.arguments = arguments
-        self.agent = request.agent
-        self.parent = request.parent
-        self.token = CallToken()
+        fix = object.__setattr__
+        fix(self, "call_id", request.call_id)
+        fix(self, "root_call_id", request.root_call_id or request.call_id)
+        fix(self, "name", request.name)
+        fix(self, "arguments", arguments)
+        fix(self, "agent", request.agent)
+        fix(self, "parent", request.parent)
+        fix(self, "token", CallToken())
         self._signal = request.signal
         self._wrapping = False
         self._in_body = False
         self._deferred: list[Message] = []
         self._concludes = False
+
+    def __setattr__(self, name: str, value: object) -> None:
+        # A policy that could rewrite the call would judge something else than what runs.
+        if not name.startswith("_"):
+            raise AttributeError(f"{name} of a call is fixed")
+        object.__setattr__(self, name, value)
 
     @property
     def signal(self) -> AbortSignal:

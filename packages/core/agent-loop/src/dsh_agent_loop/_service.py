@@ -96,6 +96,8 @@ class AgentLoop(Service):
         self, ctx: Context, entry: ConfiguredAgent, creation: AbortController
     ) -> None:
         session_id = SessionId(entry.identity or "")
+        if self.own[AGENTS].get(session_id) is not None:
+            return  # the store came back, the agent was never gone
         resume = ResumeAgent(
             session_id=session_id, agent_options=_agent_options(entry), signal=creation.signal
         )

@@ -88,4 +88,3 @@ async def test_unloading_removes_the_policy_and_forgets():
         assert await write_intent(root, owner) is None
         await root.plugin(policy)
         assert await write_intent(root, owner) == CreateIfAbsent()
-

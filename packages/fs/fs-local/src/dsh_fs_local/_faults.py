@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final
 
@@ -21,7 +21,7 @@ _CODES: Final[dict[int, FsErrorCode]] = {
 
 
 @contextmanager
-def fs_errors(action: str, path: str) -> Iterator[None]:
+def fs_errors(action: str, path: str) -> Generator[None]:
     """Turn an `OSError` of the block into an `FsError` that says `cannot <action> <path>`."""
     try:
         yield

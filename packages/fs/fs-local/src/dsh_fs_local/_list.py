@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 from dsh_fs import DirectoryEntry, FileKey, FileTarget, FileType, FsError
@@ -31,6 +32,11 @@ def _entry(parent: FileTarget, child: os.DirEntry[str]) -> DirectoryEntry:
 
 
 def _type(child: os.DirEntry[str]) -> FileType:
-    if child.is_dir():
-        return "directory"
-    return "file" if child.is_file() else "other"
+    try:
+        if child.is_dir():
+            return "directory"
+        return "file" if child.is_file() else "other"
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        return "other"  # a link that leads to itself is as broken as one that leads nowhere

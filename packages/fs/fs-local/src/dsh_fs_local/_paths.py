@@ -28,7 +28,8 @@ def resolve(path: str, cwd: str) -> FileTarget:
     absolute = os.path.join(cwd, path)
     with fs_errors("resolve", path):
         key = os.path.realpath(absolute)
-    return FileTarget(FileKey(key), os.path.normpath(absolute) if ".." in path else absolute)
+    # `link/..` is not where the link stands, so what holds `..` is shown as the place it leads to.
+    return FileTarget(FileKey(key), key if ".." in path.split("/") else os.path.normpath(absolute))
 
 
 def version_of(status: os.stat_result) -> FileVersion:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
 
 from dsh_fs import FsError
 
 from ._faults import fs_errors
 from ._read import not_regular
+
+_NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK})
 
 
 def replace(
@@ -25,13 +30,14 @@ def replace(
     """Give `path` the content `data`, over whatever is there. Blocking.
 
     An existing file keeps its mode and, where the system allows, its owner; a new one gets the
-    umask's. `before_publish` may raise: until then nothing has changed.
+    umask's. `before_publish` may raise: until then nothing has changed. The result is the status
+    of the file that was written, even if another has taken its place already.
     """
     with fs_errors("write", path), _staged(path, data, prior) as staged:
         before_publish()
-        os.replace(staged, path)
+        os.replace(staged.path, path)
         _sync_directory(path)
-        return os.stat(path)
+        return os.fstat(staged.descriptor)
 
 
 def create(path: str, data: bytes, *, before_publish: Callable[[], None]) -> os.stat_result:
@@ -41,43 +47,75 @@ def create(path: str, data: bytes, *, before_publish: Callable[[], None]) -> os.
     """
     with fs_errors("write", path), _staged(path, data, None) as staged:
         before_publish()
-        try:
-            os.link(staged, path)
-        except FileExistsError:
-            raise _exists(path) from None
+        _link(staged.path, path)
         _sync_directory(path)
-        return os.stat(path)
+        # Before the status is read: losing a name changes a file's change time.
+        staged.discard()
+        return os.fstat(staged.descriptor)
+
+
+def _link(staged: str, path: str) -> None:
+    try:
+        os.link(staged, path)
+    except FileExistsError:
+        raise _exists(path) from None
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        message = (
+            f"cannot create {path!r}: its filesystem has no hard links, without which a file that "
+            "somebody else creates meanwhile could be lost"
+        )
+        raise FsError(message, code="FS_IO_ERROR") from error
 
 
 def _exists(path: str) -> FsError:
     status = os.lstat(path)
     if not stat.S_ISREG(status.st_mode):
         return not_regular(path, status)
-    return FsError(
-        f"{path!r} exists and was not read; read it before writing over it", code="FS_NOT_OBSERVED"
-    )
+    return FsError(f"{path!r} exists already and was not read", code="FS_NOT_OBSERVED")
+
+
+@dataclass(frozen=True, slots=True)
+class _Staged:
+    """A complete, synced file under a name of its own; the descriptor is open."""
+
+    path: str
+    descriptor: int
+
+    def discard(self) -> None:
+        """Drop the name. Leftovers must never fail a write that is already published."""
+        with contextlib.suppress(OSError):
+            os.unlink(self.path)
 
 
 @contextmanager
-def _staged(path: str, data: bytes, prior: os.stat_result | None) -> Iterator[str]:
-    """A complete, synced file beside `path`, removed if it still has its own name at the end."""
+def _staged(path: str, data: bytes, prior: os.stat_result | None) -> Generator[_Staged]:
+    """A file with `data` beside `path`, gone at the end unless it was renamed."""
     directory = os.path.dirname(path)
-    os.makedirs(directory, exist_ok=True)
-    staged = f"{directory}/.dsh-{secrets.token_hex(8)}.tmp"
-    descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    _make_directories(directory)
+    name = f"{directory}/.dsh-{secrets.token_hex(8)}.tmp"
+    descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    staged = _Staged(name, descriptor)
     try:
-        with os.fdopen(descriptor, "wb", buffering=0) as file:
-            if prior is not None:
-                _take_over(file.fileno(), prior)
-            view = memoryview(data)
-            while view:
-                view = view[file.write(view) :]
-            os.fsync(file.fileno())
+        # The mode first, so that what only its owner may read is never there for others.
+        if prior is not None:
+            _take_over(descriptor, prior)
+        view = memoryview(data)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        os.fsync(descriptor)
         yield staged
     finally:
-        # Leftovers must never fail a write that is already published.
-        with contextlib.suppress(OSError):
-            os.unlink(staged)
+        os.close(descriptor)
+        staged.discard()
+
+
+def _make_directories(directory: str) -> None:
+    try:
+        os.makedirs(directory, exist_ok=True)
+    except FileExistsError as error:  # a file where a directory has to be
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from error
 
 
 def _take_over(descriptor: int, prior: os.stat_result) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import codecs
 import os
 import stat
-from collections.abc import Iterator
-from typing import BinaryIO, Final
+from collections.abc import Callable, Generator
+from typing import Final
 
 from dsh_fs import FsError, TextRead
 
@@ -17,18 +17,53 @@ from ._text import BYTE_ORDER_MARK, SNIFF_BYTES, decode_text
 PIECE_BYTES: Final = 1024 * 1024
 
 
-def open_regular(path: str) -> BinaryIO:
-    """Open for reading, or raise `FS_NOT_REGULAR_FILE` for directories, pipes and devices.
+class RegularFile:
+    """An open regular file; a context manager. Everything here blocks and raises `FsError`."""
 
-    O_NONBLOCK keeps a pipe without a writer from blocking the open; regular files ignore it.
-    """
-    with fs_errors("read", path):
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0))
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
-        os.close(descriptor)
-        raise not_regular(path, status)
-    return os.fdopen(descriptor, "rb", buffering=0)
+    __slots__ = ("_descriptor", "path", "status")
+    path: str
+    status: os.stat_result
+    """Of what was opened, whatever has the name now."""
+
+    def __init__(self, path: str) -> None:
+        """Open, or raise `FS_NOT_REGULAR_FILE` for directories, pipes and devices."""
+        self.path = path
+        # Without O_NONBLOCK a pipe that nobody writes to would block; regular files ignore it.
+        flags = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0)
+        with fs_errors("read", path):
+            self._descriptor = os.open(path, flags)
+        self.status = os.fstat(self._descriptor)
+        if not stat.S_ISREG(self.status.st_mode):
+            os.close(self._descriptor)
+            raise not_regular(path, self.status)
+
+    def __enter__(self) -> RegularFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)
+
+    def piece(self, max_bytes: int = PIECE_BYTES) -> bytes:
+        """The next bytes, empty at the end of the file."""
+        with fs_errors("read", self.path):
+            try:
+                return os.read(self._descriptor, max_bytes)
+            except BlockingIOError:  # a kernel log that has no more to say for now
+                return b""
+
+    def rest(self, check: Callable[[], None], *, max_bytes: int | None = None) -> bytes:
+        """Everything to the end, or up to `max_bytes`; `check` may raise between the pieces."""
+        pieces: list[bytes] = []
+        left = max_bytes
+        while left is None or left > 0:
+            check()
+            piece = self.piece(PIECE_BYTES if left is None else min(PIECE_BYTES, left))
+            if not piece:
+                break
+            pieces.append(piece)
+            if left is not None:
+                left -= len(piece)
+        return b"".join(pieces)
 
 
 def not_regular(path: str, status: os.stat_result) -> FsError:
@@ -44,37 +79,40 @@ def not_regular(path: str, status: os.stat_result) -> FsError:
     return FsError(f"{path!r} is {kind}, not a file", code="FS_NOT_REGULAR_FILE")
 
 
-def read_text(path: str) -> TextRead:
+def read_text(path: str, check: Callable[[], None]) -> TextRead:
     """The whole file. Blocking."""
-    with open_regular(path) as file, fs_errors("read", path):
-        version = version_of(os.fstat(file.fileno()))
-        data = _read_all(file)
-    return TextRead(decode_text(data, path).text, version)
+    with RegularFile(path) as file:
+        data = file.rest(check)
+    return TextRead(decode_text(data, path).text, version_of(file.status))
 
 
-def read_bytes(path: str, max_bytes: int) -> bytes:
+def read_bytes(path: str, max_bytes: int, check: Callable[[], None]) -> bytes:
     """The whole file, or `FS_TOO_LARGE`; never reads more than one byte too many. Blocking."""
-    with open_regular(path) as file, fs_errors("read", path):
-        size = os.fstat(file.fileno()).st_size
-        data = b"" if size > max_bytes else _read_all(file, max_bytes + 1)
-    if size > max_bytes or len(data) > max_bytes:
-        raise FsError(
-            f"{path!r} is larger than the limit of {max_bytes} bytes", code="FS_TOO_LARGE"
-        )
+    with RegularFile(path) as file:
+        large = file.status.st_size > max_bytes
+        # A file may grow while it is read, and some have no size to begin with.
+        data = b"" if large else file.rest(check, max_bytes=max_bytes + 1)
+    if large or len(data) > max_bytes:
+        raise too_large(path, max_bytes)
     return data
 
 
-def text_pieces(path: str) -> Iterator[str]:
-    """The file's text, about a megabyte at a time. Blocking at each step."""
+def too_large(path: str, max_bytes: int) -> FsError:
+    """Says which limit `path` is over."""
+    return FsError(f"{path!r} is larger than the limit of {max_bytes} bytes", code="FS_TOO_LARGE")
+
+
+def text_pieces(path: str) -> Generator[str]:
+    """The file's text, at most a megabyte at a time. Blocking at each step."""
     decoder = codecs.getincrementaldecoder("utf-8")()
-    with open_regular(path) as file, fs_errors("read", path):
-        data = file.read(PIECE_BYTES)
+    with RegularFile(path) as file:
+        data = file.piece()
         if b"\0" in data[:SNIFF_BYTES]:
-            raise FsError(f"{path!r} is binary, not text", code="FS_NOT_TEXT")
+            raise FsError(f"{path!r} is binary (it holds NUL bytes), not text", code="FS_NOT_TEXT")
         data = data.removeprefix(BYTE_ORDER_MARK)
         while data:
             yield _decode_piece(decoder, data, path, final=False)
-            data = file.read(PIECE_BYTES)
+            data = file.piece()
         if rest := _decode_piece(decoder, b"", path, final=True):
             yield rest
 
@@ -86,16 +124,3 @@ def _decode_piece(
         return decoder.decode(data, final)
     except UnicodeDecodeError:
         raise FsError(f"{path!r} is not UTF-8 text", code="FS_NOT_TEXT") from None
-
-
-def _read_all(file: BinaryIO, limit: int = -1) -> bytes:
-    """Until end of file or `limit` bytes; an unbuffered read may give less than asked."""
-    pieces: list[bytes] = []
-    left = limit
-    while left:
-        piece = file.read(min(PIECE_BYTES, left) if limit >= 0 else PIECE_BYTES)
-        if not piece:
-            break
-        pieces.append(piece)
-        left -= len(piece) if limit >= 0 else 0
-    return b"".join(pieces)

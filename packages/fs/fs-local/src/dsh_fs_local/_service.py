@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import msgspec
 from dsh_cordis import AbortSignal, Context
@@ -30,8 +30,7 @@ from ._change import edit_text, write_text
 from ._list import list_directory
 from ._paths import resolve, stat_path
 from ._read import read_bytes, read_text, text_pieces
-
-T = TypeVar("T")
+from ._threads import in_thread
 
 
 class FsLocalConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -59,7 +58,7 @@ class LocalFileSystem(FileSystem):
         self, path: str, *, cwd: str | None = None, signal: AbortSignal | None = None
     ) -> FileTarget:
         _check(signal)
-        return await _in_thread(lambda: resolve(path, self._base(cwd)))
+        return await in_thread(lambda: resolve(path, self._base(cwd)))
 
     def process_path(self, target: FileTarget) -> str:
         return target.key
@@ -74,26 +73,21 @@ class LocalFileSystem(FileSystem):
         self, target: FileTarget, *, signal: AbortSignal | None = None
     ) -> FileStat | None:
         _check(signal)
-        return await _in_thread(lambda: stat_path(target.key, follow=True))
+        return await in_thread(lambda: stat_path(target.key, follow=True))
 
     async def lstat(self, path: str, *, cwd: str | None = None) -> FileStat | None:
-        return await _in_thread(
-            lambda: stat_path(os.path.join(self._base(cwd), path), follow=False)
-        )
+        return await in_thread(lambda: stat_path(os.path.join(self._base(cwd), path), follow=False))
 
     async def read_text(self, target: FileTarget, *, signal: AbortSignal | None = None) -> TextRead:
-        _check(signal)
-        read = await _in_thread(lambda: read_text(target.key))
-        _check(signal)
-        return read
+        return await in_thread(lambda: read_text(target.key, lambda: _check(signal)))
 
     async def stream_text(
         self, target: FileTarget, *, signal: AbortSignal | None = None
-    ) -> AsyncIterator[str]:
+    ) -> AsyncGenerator[str]:
         _check(signal)
         pieces = text_pieces(target.key)
         try:
-            while (piece := await _in_thread(lambda: next(pieces, None))) is not None:
+            while (piece := await in_thread(lambda: next(pieces, None))) is not None:
                 yield piece
                 _check(signal)
         finally:
@@ -102,14 +96,13 @@ class LocalFileSystem(FileSystem):
     async def read_bytes(
         self, target: FileTarget, *, max_bytes: int, signal: AbortSignal | None = None
     ) -> bytes:
-        _check(signal)
-        return await _in_thread(lambda: read_bytes(target.key, max_bytes))
+        return await in_thread(lambda: read_bytes(target.key, max_bytes, lambda: _check(signal)))
 
     async def list_dir(
         self, target: FileTarget, *, signal: AbortSignal | None = None
     ) -> tuple[DirectoryEntry, ...]:
         _check(signal)
-        return await _in_thread(lambda: list_directory(target))
+        return await in_thread(lambda: list_directory(target))
 
     async def write_text(
         self,
@@ -119,8 +112,9 @@ class LocalFileSystem(FileSystem):
         expected: Expected | None = None,
         signal: AbortSignal | None = None,
     ) -> WriteResult:
+        _check(signal)
         async with self._turn(target):
-            return await _in_thread(
+            return await in_thread(
                 lambda: write_text(
                     target.key,
                     content,
@@ -138,8 +132,9 @@ class LocalFileSystem(FileSystem):
         expected: ReplaceIfVersion | None = None,
         signal: AbortSignal | None = None,
     ) -> EditResult:
+        _check(signal)
         async with self._turn(target):
-            return await _in_thread(
+            return await in_thread(
                 lambda: edit_text(
                     target.key,
                     edit,
@@ -153,7 +148,7 @@ class LocalFileSystem(FileSystem):
         return cwd or self._config.cwd or os.getcwd()
 
     @asynccontextmanager
-    async def _turn(self, target: FileTarget) -> AsyncIterator[None]:
+    async def _turn(self, target: FileTarget) -> AsyncGenerator[None]:
         """First come, first served for each file; a turnstile lives while somebody needs it."""
         turnstile = self._changing.setdefault(target.key, _Turnstile())
         turnstile.wanted += 1
@@ -177,7 +172,3 @@ def _check(signal: AbortSignal | None) -> None:
         raise FsError(
             "the file operation was cancelled before it changed anything", code="FS_ABORTED"
         )
-
-
-async def _in_thread(work: Callable[[], T]) -> T:
-    return await asyncio.get_running_loop().run_in_executor(None, work)

@@ -20,10 +20,15 @@ class TextFile:
     text: str
     convention: TextConvention
 
-    def encode(self) -> bytes:
-        """The bytes that this text stands for."""
+    def encode(self, path: str) -> bytes:
+        """The bytes that this text stands for. Half a character is `FS_NOT_TEXT`."""
         mark = BYTE_ORDER_MARK if self.convention.byte_order_mark else b""
-        return mark + self.text.encode("utf-8")
+        try:
+            return mark + self.text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            half = ascii(self.text[error.start])
+            message = f"cannot write {path!r}: the new text holds {half}, half a character"
+            raise FsError(message, code="FS_NOT_TEXT") from error
 
     def normalized(self) -> str:
         """The text with LF line endings."""
@@ -71,17 +76,18 @@ def apply_edit(file: TextFile, edit: TextEdit, path: str) -> TextFile:
     text = file.text
     normalized = file.normalized()
     needle = edit.old.replace("\r\n", "\n")
-    count = normalized.count(needle) if needle else 0
-    if count == 0:
+    first = normalized.find(needle) if needle else -1
+    if first < 0:
         raise FsError(
             f"the text to replace does not occur in {path!r}; "
             "it must match the file exactly, spaces and line breaks included",
             code="FS_EDIT_NOT_FOUND",
         )
-    if count > 1 and not edit.replace_all:
+    # From the next character on: two places that overlap are two places all the same.
+    if not edit.replace_all and normalized.find(needle, first + 1) >= 0:
         raise FsError(
-            f"the text to replace occurs {count} times in {path!r}; "
-            "include more of its surroundings to name one, or replace all",
+            f"the text to replace occurs more than once in {path!r}; "
+            "include more of its surroundings to name one place, or replace all",
             code="FS_AMBIGUOUS_EDIT",
         )
     crlf = _crlf_positions(text)
@@ -90,7 +96,7 @@ def apply_edit(file: TextFile, edit: TextEdit, path: str) -> TextFile:
         new = new.replace("\r\n", "\n").replace("\n", "\r\n")
     pieces: list[str] = []
     done = 0
-    found = normalized.find(needle)
+    found = first
     while found >= 0:
         end = found + len(needle)
         pieces += (text[done : found + bisect_left(crlf, found)], new)

@@ -72,7 +72,4 @@ def apply(ctx: Context, config: object) -> None:  # noqa: ARG001 - the plugin fo
 
 
 def _not_observed(target: FileTarget) -> FsError:
-    return FsError(
-        f"{target.display_path!r} was not read in this session; read it first",
-        code="FS_NOT_OBSERVED",
-    )
+    return FsError(f"{target.display_path!r} was not read in this session", code="FS_NOT_OBSERVED")

@@ -17,7 +17,6 @@ FsErrorCode: TypeAlias = Literal[
     "FS_NOT_REGULAR_FILE",
     "FS_NOT_TEXT",
     "FS_PERMISSION_DENIED",
-    "FS_SANDBOX_DENIED",
     "FS_STALE_VERSION",
     "FS_TOO_LARGE",
 ]

@@ -29,8 +29,6 @@ class FileSystem(Service, ABC):
     """
 
     provides = FS
-    sandbox_mode: str | None = None
-    """What confines changes; None: nothing does."""
 
     @abstractmethod
     async def resolve(

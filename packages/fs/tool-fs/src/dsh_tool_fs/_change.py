@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from dsh_cordis import Context
@@ -21,11 +21,11 @@ from dsh_fs import (
     TextConvention,
     TextEdit,
 )
-from dsh_tools import ToolDefinition, ToolExecution, define_tool
+from dsh_tools import ToolArgsError, ToolDefinition, ToolExecution, define_tool
 from msgspec import Meta
 
-from ._diff import hunks
-from ._place import owner_of, resolve
+from ._diff import change
+from ._place import PATH, owner_of, resolve
 
 WRITE_DESCRIPTION: Final = """\
 Write a whole text file, creating it and its directories if needed. Read an existing file first. \
@@ -35,13 +35,11 @@ EDIT_DESCRIPTION: Final = """\
 Replace text in a file that was read before. `old_string` must occur exactly once, or set \
 `replace_all`; both strings are literal. Line endings and byte order mark stay as they are."""
 
-_PATH: Final = Meta(min_length=1, description="Path, relative to the working directory.")
-
 
 class WriteArguments(msgspec.Struct, frozen=True, kw_only=True):
     """Arguments of write."""
 
-    file_path: Annotated[str, _PATH]
+    file_path: Annotated[str, PATH]
     content: Annotated[str, Meta(description="The whole new content.")]
 
 
@@ -49,7 +47,7 @@ class WriteValue(msgspec.Struct, frozen=True, rename="camel"):
     """A written file; texts are as `WriteResult` has them."""
 
     path: str
-    operation: str
+    operation: Literal["create", "update"]
     before: str | None
     after: str
     notes: tuple[str, ...] = ()
@@ -58,7 +56,7 @@ class WriteValue(msgspec.Struct, frozen=True, rename="camel"):
 class EditArguments(msgspec.Struct, frozen=True, kw_only=True):
     """Arguments of edit."""
 
-    file_path: Annotated[str, _PATH]
+    file_path: Annotated[str, PATH]
     old_string: Annotated[str, Meta(min_length=1, description="The text to replace, literally.")]
     new_string: Annotated[str, Meta(description="What to put in its place, literally.")]
     replace_all: Annotated[bool, Meta(description="Replace every occurrence.")] = False
@@ -110,10 +108,7 @@ def edit_tool(ctx: Context) -> ToolDefinition:
 
     async def execute(args: EditArguments, execution: ToolExecution) -> EditValue:
         if args.old_string == args.new_string:
-            raise FsError(
-                "old_string and new_string are the same; nothing would change",
-                code="FS_EDIT_NOT_FOUND",
-            )
+            raise ToolArgsError(("new_string must differ from old_string",))
         target = await resolve(ctx, args.file_path, execution)
         owner = owner_of(execution)
         edit = TextEdit(old=args.old_string, new=args.new_string, replace_all=args.replace_all)
@@ -147,16 +142,20 @@ async def _any_version() -> ReplaceIfVersion | None:
 
 
 @contextmanager
-def _with_remedy() -> Iterator[None]:
-    """Tell the model what to do about a file that changed under it."""
+def _with_remedy() -> Generator[None]:
+    """Tell the model what to do about a file that it does not know as it is now."""
     try:
         yield
     except FsError as error:
-        if error.code != "FS_STALE_VERSION":
-            raise
-        raise FsError(
-            f"{error}; read it again, then repeat the change", code="FS_STALE_VERSION"
-        ) from error
+        if error.code == "FS_STALE_VERSION":
+            raise FsError(
+                f"{error}; read it again, then repeat the change", code="FS_STALE_VERSION"
+            ) from error
+        if error.code == "FS_NOT_OBSERVED":
+            raise FsError(
+                f"{error}; read it, then repeat the change", code="FS_NOT_OBSERVED"
+            ) from error
+        raise
 
 
 def _render_write(_args: object, value: WriteValue) -> str:
@@ -165,15 +164,16 @@ def _render_write(_args: object, value: WriteValue) -> str:
 
 
 def _meta(_args: object, value: WriteValue | EditValue) -> Any:  # noqa: ANN401 - JSON
-    if value.after is None or (isinstance(value, EditValue) and value.before is None):
-        return None
-    return {"diffs": msgspec.to_builtins(hunks(value.path, value.before, value.after))}
+    created = isinstance(value, WriteValue) and value.operation == "create"
+    if value.after is None or (value.before is None and not created):
+        return {"diffs": [], "truncated": True}
+    return msgspec.to_builtins(change(value.path, value.before, value.after))
 
 
 def _changed_conventions(before: TextConvention | None, after: TextConvention) -> Iterator[str]:
     if before is None:
         return
-    if before.byte_order_mark and not after.byte_order_mark:
-        yield "The byte order mark it had is gone."
+    if before.byte_order_mark != after.byte_order_mark:
+        yield f"Its byte order mark is {'new' if after.byte_order_mark else 'gone'}."
     if "none" not in (before.newlines, after.newlines) and before.newlines != after.newlines:
         yield f"Its line endings changed from {before.newlines} to {after.newlines}."

@@ -28,7 +28,8 @@ GUIDANCE: Final = {
     ),
     "tool:edit": (
         102,
-        "Use edit for changes in place. Read the file first, then name the text exactly as it is.",
+        "Use edit for changes in place. Read the file first, then name the text exactly as it is, "
+        "with enough around it to occur only once.",
     ),
 }
 

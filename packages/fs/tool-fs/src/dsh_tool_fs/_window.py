@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
 
 import msgspec
 
@@ -21,7 +20,8 @@ class LineWindow:
 
     Lines end with LF, one CR before it is dropped, and a last line break begins no further line.
     A line longer than `max_line_length` characters is cut with a note. Selection ends before the
-    line that would take it over `max_bytes` of UTF-8; counting goes on.
+    line that would take it over `max_bytes` of UTF-8; counting goes on. If that is the first line,
+    it is cut to fit. What is kept never grows with the file, whatever the length of its lines.
     """
 
     offset: int
@@ -30,46 +30,79 @@ class LineWindow:
     max_bytes: int
     lines: list[NumberedLine] = field(default_factory=list[NumberedLine])
     total: int = 0
-    stopped_by: Literal["limit", "bytes"] | None = None
+    capped: bool = False
+    """Whether `max_bytes` ended the selection."""
+    _full: bool = False
     _bytes: int = 0
-    _rest: str = ""
+    _line: str = ""
+    """The start of the line that has not ended: enough to see that it is too long."""
+    _open: bool = False
+    """Whether there is such a line."""
 
     def feed(self, piece: str) -> None:
         """Take the next part of the text."""
-        if "\n" not in piece:
-            self._rest += piece
-            return
-        first, *middle, rest = piece.split("\n")
-        self._line(self._rest + first)
-        self._rest = rest
-        if self.stopped_by or self.total + len(middle) < self.offset:
-            self.total += len(middle)  # nothing of these is wanted: count only
-            return
-        for line in middle:
-            self._line(line)
+        at = self._skipped(piece)
+        while not self._full:
+            end = piece.find("\n", at)
+            self._extend(piece, at, len(piece) if end < 0 else end)
+            if end < 0:
+                return
+            self._end_line()
+            at = end + 1
+        self.total += piece.count("\n", at)
+        if at < len(piece):
+            self._open = not piece.endswith("\n")
 
     def finish(self) -> None:
         """The text ended."""
-        if self._rest:
-            self._line(self._rest)
-            self._rest = ""
+        if self._open:
+            self._end_line()
 
-    def _line(self, text: str) -> None:
+    def _skipped(self, piece: str) -> int:
+        """Count the lines before `offset`; where in `piece` the rest begins."""
+        ahead = self.offset - 1 - self.total
+        if ahead <= 0 or not piece:
+            return 0
+        *skipped, rest = piece.split("\n", min(ahead, len(piece)))
+        self.total += len(skipped)
+        if len(skipped) == ahead:
+            self._open = False
+            return len(piece) - len(rest)
+        self._open = bool(rest) or (self._open and not skipped)
+        return len(piece)
+
+    def _extend(self, piece: str, start: int, end: int) -> None:
+        if start < end:
+            self._open = True
+            # With room for the CR, which does not count.
+            room = self.max_line_length + 2 - len(self._line)
+            self._line += piece[start : min(end, start + room)]
+
+    def _end_line(self) -> None:
+        line, self._line, self._open = self._line.removesuffix("\r"), "", False
         self.total += 1
-        if self.total < self.offset or self.stopped_by:
+        if self._full or self.total < self.offset:
             return
-        if len(self.lines) >= self.limit:
-            self.stopped_by = "limit"
-            return
-        text = self._shown(text.removesuffix("\r"))
-        size = len(text.encode("utf-8", "replace")) + 1
-        if self._bytes + size > self.max_bytes and self.lines:
-            self.stopped_by = "bytes"
-            return
-        self._bytes += size
+        text = self._shown(line)
+        if self._bytes + _size(text) > self.max_bytes:
+            self.capped = self._full = True
+            if self.lines:
+                return
+            text = self._squeezed(line)
+        self._bytes += _size(text)
         self.lines.append(NumberedLine(self.total, text))
+        self._full = self._full or len(self.lines) >= self.limit
 
-    def _shown(self, text: str) -> str:
-        if len(text) <= self.max_line_length:
-            return text
-        return f"{text[: self.max_line_length]}… [line cut at {self.max_line_length} characters]"
+    def _shown(self, line: str) -> str:
+        if len(line) <= self.max_line_length:
+            return line
+        return f"{line[: self.max_line_length]}… [line cut at {self.max_line_length} characters]"
+
+    def _squeezed(self, line: str) -> str:
+        head = line[: self.max_line_length].encode("utf-8", "replace")[: self.max_bytes]
+        return f"{head.decode('utf-8', 'ignore')}… [line cut at {self.max_bytes} bytes]"
+
+
+def _size(text: str) -> int:
+    """Bytes with the line break."""
+    return len(text.encode("utf-8", "replace")) + 1

@@ -367,6 +367,22 @@ async def test_a_raising_body_keeps_its_contexts_and_a_block_drops_them(kit, tex
     assert text(outcome) == "Error: not so"
 
 
+async def test_a_raising_wrapper_keeps_what_the_body_deferred(kit, text) -> None:
+    async def body(args, execution) -> None:
+        execution.defer_context(kit.note("tool"))
+
+    async def wrap(execution, proceed):
+        await proceed()
+        raise ToolError("wrapper broke")
+
+    trace = kit.trace()
+    kit.root.on(TOOLS_EXECUTE, wrap)
+    kit.add(body)
+    outcome = await kit.call()
+    assert (text(outcome), kit.notes(outcome)) == ("Error: wrapper broke", ["tool"])
+    assert trace.seen == ["pre", "execute", "result"]
+
+
 async def test_post_policy_may_replace_content_and_keeps_the_value(kit, text) -> None:
     async def post(executed, proceed):
         return Accept(content=(TextBlock("short"),))

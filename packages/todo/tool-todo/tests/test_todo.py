@@ -2,14 +2,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from textwrap import dedent
 from typing import Any
 
 import pytest
 from dsh_cordis import AbortController, ConfigError, Context, validate_config
+from dsh_cordis_loader import LOADER, EntryPoints, Loader, LoaderOptions, parse_rows, read_yaml
 from dsh_llm import SessionId
 from dsh_lossless_json import thaw
 from dsh_session import Session
-from dsh_system_prompt import SystemPrompt
+from dsh_system_prompt import SYSTEM_PROMPT, AssembleContext, SystemPrompt
 from dsh_tool_todo import TODO_WRITE, Todo, TodoConfig, TodoTool
 from dsh_tools import TOOLS, ToolCallRequest, ToolOutcome, ToolRegistry
 
@@ -202,3 +204,21 @@ async def test_what_the_model_reads_of_the_tool(kit, parallel) -> None:
         "required": ["todos"],
         "additionalProperties": False,
     }
+
+
+async def test_a_composition_of_rows_offers_the_tool_to_the_prompt(tmp_path) -> None:
+    text = """
+        - {id: todo, name: "dsh_tool_todo:TodoTool", config: {allowParallelInProgress: true}}
+        - {id: tools, name: "dsh_tools:ToolRegistry"}
+        - {id: prompt, name: "dsh_system_prompt:SystemPrompt", config: {persona: "P"}}
+    """
+    value = read_yaml(dedent(text), where="rows.yml")
+    rows = parse_rows(value, where="rows.yml", base=str(tmp_path), origin="test")
+    options = LoaderOptions(
+        entry_points=EntryPoints({}), environment={}, home=str(tmp_path), cwd=str(tmp_path)
+    )
+    async with Context() as root:
+        await root.plugin(Loader, options)
+        await root[LOADER].apply(rows)
+        assembly = await root[SYSTEM_PROMPT].assemble(AssembleContext())
+        assert [tool.name for tool in assembly.tools] == ["todo_write"]

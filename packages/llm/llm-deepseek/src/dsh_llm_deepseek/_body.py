@@ -37,6 +37,7 @@ class Encoded:
     """One message in wire form: its own JSON, the calls it makes, the results it brings."""
 
     own: bytes
+    is_assistant: bool = False
     calls: tuple[str, ...] = ()
     results: tuple[tuple[str, bytes], ...] = ()
 
@@ -56,7 +57,7 @@ class RequestEncoder:
         """The body of a request with reasoning `effort` (`off` for none), and its messages."""
         thinking = effort != "off"
         kept = self._thinking if thinking else self._plain
-        encoded = [kept.encoded(message) for message in options.messages]
+        encoded = kept.encoded(options.messages)
         config = options.config
         head: dict[str, Any] = {"model": config.model}
         tail: dict[str, Any] = {
@@ -104,21 +105,32 @@ class _Kept:
     entry goes when its message does, before another object can get the same address.
     """
 
-    __slots__ = ("_entries", "_thinking")
+    __slots__ = ("_entries", "_references", "_thinking")
 
     def __init__(self, *, thinking: bool) -> None:
         self._thinking = thinking
-        self._entries: dict[int, tuple[weakref.ref[Message], Encoded]] = {}
+        self._entries: dict[int, Encoded] = {}
+        self._references: dict[int, weakref.ref[Message]] = {}
 
-    def encoded(self, message: Message) -> Encoded:
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def encoded(self, messages: Iterable[Message]) -> list[Encoded]:
+        """`messages` in wire form, those seen before as they were made then."""
+        entries, made = self._entries, self._made
+        return [entries.get(id(message)) or made(message) for message in messages]
+
+    def _made(self, message: Message) -> Encoded:
         key = id(message)
-        entry = self._entries.get(key)
-        if entry is not None:
-            return entry[1]
-        entries = self._entries
-        made = encode_message(message, thinking=self._thinking)
-        entries[key] = (weakref.ref(message, lambda _: entries.pop(key, None)), made)
-        return made
+        entries, references = self._entries, self._references
+
+        def forget(_: object) -> None:
+            entries.pop(key, None)
+            references.pop(key, None)
+
+        references[key] = weakref.ref(message, forget)
+        entries[key] = encoded = encode_message(message, thinking=self._thinking)
+        return encoded
 
 
 def encode_message(message: Message, *, thinking: bool) -> Encoded:
@@ -132,8 +144,8 @@ def encode_message(message: Message, *, thinking: bool) -> Encoded:
         if isinstance(block, ToolResultBlock)
     )
     if results and not text:
-        return Encoded(b"", (), results)
-    return Encoded(_encode({"role": message.role, "content": text}), (), results)
+        return Encoded(b"", results=results)
+    return Encoded(_encode({"role": message.role, "content": text}), results=results)
 
 
 def in_wire_order(messages: Iterable[Encoded]) -> list[bytes]:
@@ -156,21 +168,19 @@ def in_wire_order(messages: Iterable[Encoded]) -> list[bytes]:
             waiting = []
         if not message.own:
             continue
-        if unanswered and not message.calls and not _is_assistant(message):
-            waiting.append(message.own)
-            continue
-        out += _settled(unanswered, waiting)
-        unanswered, waiting = dict.fromkeys(message.calls), []
+        if unanswered:
+            if not message.is_assistant:
+                waiting.append(message.own)
+                continue
+            out += _settled(unanswered, waiting)
+            waiting = []
         out.append(message.own)
+        unanswered = dict.fromkeys(message.calls)
     return out + _settled(unanswered, waiting)
 
 
 def _settled(unanswered: Iterable[str], waiting: list[bytes]) -> list[bytes]:
     return [_tool_message(call_id, _NO_RESULT) for call_id in unanswered] + waiting
-
-
-def _is_assistant(message: Encoded) -> bool:
-    return message.own.startswith(b'{"role":"assistant"')
 
 
 def _assistant(message: Message, text: str, *, thinking: bool) -> Encoded:
@@ -182,7 +192,7 @@ def _assistant(message: Message, text: str, *, thinking: bool) -> Encoded:
         wire["reasoning_content"] = clean("".join(block.text for block in blocks))
     if calls:
         wire["tool_calls"] = [_call(call) for call in calls]
-    return Encoded(_encode(wire), tuple(call.id for call in calls))
+    return Encoded(_encode(wire), is_assistant=True, calls=tuple(call.id for call in calls))
 
 
 def _call(call: ToolCallBlock) -> dict[str, Any]:

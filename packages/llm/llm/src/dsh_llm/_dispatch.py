@@ -128,24 +128,20 @@ def without_foreign_replay(
 
     Provider and model of the others stay: only the adapter's private data is removed.
     """
-    messages = options.messages
-    if not any(_is_foreign(message, kept) for message in messages):
+    foreign = {
+        message.id: source
+        for message in options.messages
+        if type(source := message.source) is ModelSource
+        and source.replay_state is not UNSET
+        and not kept(source.provider)
+    }
+    if not foreign:
         return options
-    stripped = tuple(
-        _stripped(message) if _is_foreign(message, kept) else message for message in messages
-    )
+    stripped = tuple(_stripped(message, foreign.get(message.id)) for message in options.messages)
     return dataclasses.replace(options, messages=stripped)
 
 
-def _is_foreign(message: Message, kept: Callable[[Provider], bool]) -> bool:
-    source = message.source
-    return (
-        type(source) is ModelSource
-        and source.replay_state is not UNSET
-        and not kept(source.provider)
-    )
-
-
-def _stripped(message: Message) -> Message:
-    source = cast("ModelSource", message.source)
+def _stripped(message: Message, source: ModelSource | None) -> Message:
+    if source is None:
+        return message
     return msgspec.structs.replace(message, source=ModelSource(source.provider, source.model))

@@ -164,6 +164,15 @@ async def test_a_failing_start_listener_is_contained_but_a_disposal_by_it_reject
     assert root[AGENTS].get("b") is None
 
 
+async def test_an_agent_takes_input_as_soon_as_it_is_announced_as_started(root):
+    root[LLM].register_adapter(["scripted"], ScriptedAdapter(["hello"]))
+    root.on(AGENT_SESSION_START, lambda p: p.agent.followup(create_user_message("hi")))
+    agent = (await root[AGENTS].create(create())).agent
+    assert agent.status == "running"
+    await agent.when_idle()
+    assert text_of(agent.session.derive_messages()[-1].content) == "hello"
+
+
 async def test_an_abort_stops_a_creation_and_means_nothing_afterwards(root):
     aborted = AbortController()
     aborted.abort("x")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import anyio
 import pytest
 from dsh_agent import (
@@ -35,6 +37,7 @@ from dsh_session import (
     TurnCompleted,
     TurnFailed,
     TurnMaxTokens,
+    interrupted_turn_closers,
 )
 from dsh_system_prompt import SYSTEM_PROMPT
 from dsh_tools import ToolExecution, tool
@@ -475,3 +478,38 @@ async def test_an_idle_listener_may_wake_the_agent_again():
         await kit.say("hi")
         assert len(kit.of(TURN_START)) == 2
         assert kit.agent.status == "idle"
+
+
+async def test_a_stray_cancellation_is_a_failure_of_the_turn_only():
+    async with agent_kit(["hello"]) as kit:
+
+        async def broken(pre_step, proceed):
+            raise asyncio.CancelledError
+
+        remove = kit.root.on(AGENT_PRE_STEP, broken)
+        with pytest.raises(TurnEndedError):
+            await kit.say("first")
+        assert isinstance(reasons(kit)[0], TurnFailed)
+        remove()
+        assert await kit.say("second") == "hello"
+
+
+async def test_a_cancelled_driver_leaves_its_turn_as_a_crash_does():
+    entered = anyio.Event()
+
+    @tool
+    async def hang() -> str:
+        """Hang."""
+        entered.set()
+        await anyio.sleep_forever()
+        return "never"
+
+    async with agent_kit([call_reply(Call("hang")), "hello"], tools=[hang]) as kit:
+        kit.agent.followup(user())
+        await entered.wait()
+        (driver,) = [t for t in asyncio.all_tasks() if t.get_name() == "agent kit"]
+        driver.cancel()
+        await kit.agent.when_idle()
+        assert kit.logged()[-1] == "tool/call"
+        closers = interrupted_turn_closers(kit.session.events)
+        assert [event.type for event in closers] == ["tool/result", "step/end", "turn/end"]

@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from dsh_llm import LlmError, LlmFailure, error_chain
 from dsh_session import ErrorFacts
+
+
+def is_failure(error: BaseException) -> bool:
+    """Whether the work failed, as opposed to the running task being cancelled or interrupted.
+
+    A CancelledError that nobody asked for comes from work that awaited something cancelled.
+    """
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is None or task.cancelling() == 0
+    return isinstance(error, Exception)
 
 
 def facts_of(error: BaseException) -> ErrorFacts:

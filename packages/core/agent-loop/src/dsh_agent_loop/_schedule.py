@@ -13,6 +13,8 @@ from dsh_session import TOOL_CALL, TOOL_RESULT, ErrorName, ToolCall, ToolResult
 from dsh_tools import ToolCallRequest, ToolFailure, ToolSuccess
 from msgspec import UNSET, UnsetType
 
+from ._failures import is_failure
+
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
     from dsh_agent import Agent
@@ -89,7 +91,7 @@ class _Batch:
         self._limit = limit
         self._slots: deque[_Slot] = deque()
         self._running = 0
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
         self._progress = anyio.Event()
         self.concluded = False
 
@@ -101,8 +103,8 @@ class _Batch:
         async with anyio.create_task_group() as bodies:
             try:
                 at = await self._run_pool(calls, at, bodies)
-            except Exception as error:  # noqa: BLE001 - containment: running bodies are awaited, not cancelled
-                self._failure = self._failure or error
+            except BaseException as error:  # noqa: BLE001 - containment: running bodies are awaited, not cancelled
+                self._note(error)
         if self._failure is not None:
             raise self._failure
         return at
@@ -146,11 +148,18 @@ class _Batch:
     async def _body(self, slot: _Slot) -> None:
         try:
             await slot.run.dispatch()
-        except Exception as error:  # noqa: BLE001 - containment: siblings run to their end
-            self._failure = self._failure or error
-        self._running -= 1
-        slot.settled = True
-        self._progress.set()
+        except BaseException as error:  # noqa: BLE001 - containment: siblings run to their end
+            self._note(error)
+        finally:
+            self._running -= 1
+            slot.settled = True
+            self._progress.set()
+
+    def _note(self, error: BaseException) -> None:
+        """Remember the first failure; a cancellation of the task goes on its way."""
+        if not is_failure(error):
+            raise error
+        self._failure = self._failure or error
 
     async def _commit_settled(self) -> None:
         while self._slots and self._slots[0].settled and self._failure is None:

@@ -11,6 +11,7 @@ from dsh_llm import ToolCallBlock
 from dsh_session import STEP_END, STEP_START, USER_MESSAGE, StepMark
 from dsh_system_prompt import render_context_sections, render_prompt
 
+from ._failures import is_failure
 from ._request import Requester
 from ._runtime_context import RuntimeContext
 from ._schedule import CallScheduler
@@ -81,8 +82,10 @@ class StepRunner:
         session.append(STEP_START, mark)
         try:
             result = await self._run(turn, proposal)
-        except Exception:
-            session.append(STEP_END, mark)
+        except BaseException as error:
+            # A cancelled task leaves its step open, as a crash does: both are repaired alike.
+            if is_failure(error):
+                session.append(STEP_END, mark)
             raise
         session.append(STEP_END, mark)
         # The step itself is whole; an abort that came during it ends the turn.

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 from dsh_llm import BlockAssembler
 from dsh_session import ASSISTANT_CHUNK, AssistantChunk
 
+from ._failures import is_failure
+
 if TYPE_CHECKING:
     from dsh_llm import StreamChunk
     from dsh_session import Session
@@ -46,8 +48,8 @@ async def stream_to_log(
     finished = False
     try:
         finished = await _pump(session, turn, stream, assembler, seqs)
-    except Exception:
-        if not turn.signal.aborted:
+    except BaseException as error:
+        if not (turn.signal.aborted and is_failure(error)):
             raise
     finally:
         if not finished and isinstance(stream, _Closable):

@@ -20,7 +20,7 @@ from dsh_session import (
     TurnMaxTokens,
 )
 
-from ._failures import facts_of
+from ._failures import facts_of, is_failure
 from ._step import StepResult, StepRunner
 
 if TYPE_CHECKING:
@@ -73,10 +73,12 @@ class TurnRunner:
         Never raises. Cancelling the task leaves the turn open, as a crash would, so that the next
         start repairs the calls that have no result.
         """
-        failure: Exception | None = None
+        failure: BaseException | None = None
         try:
             ending = await self._run(turn)
-        except Exception as error:  # noqa: BLE001 - containment: a turn ends in its log, not in the driver
+        except BaseException as error:
+            if not is_failure(error):
+                raise
             failure = error
             ending = _Ending(TurnFailed(facts_of(error)), goes_on=False)
         if turn.signal.aborted:
@@ -84,7 +86,7 @@ class TurnRunner:
             ending = _Ending(TurnAborted(_cause(turn.signal)), goes_on=False)
         return self._close(turn, ending, failure)
 
-    def _close(self, turn: Turn, ending: _Ending, failure: Exception | None) -> bool:
+    def _close(self, turn: Turn, ending: _Ending, failure: BaseException | None) -> bool:
         closed = True
         try:
             self._agent.session.append(TURN_END, TurnEnd(turn.number, ending.reason))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import tempfile
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,12 @@ from dsh_subprocess import SUBPROCESS, Collect, ProcessHandle, SpawnSpec
 from dsh_subprocess_local import LocalSubprocess
 
 KEEP = Collect(max_bytes=64_000)
+
+
+@pytest.fixture(autouse=True)
+def temporary_files(tmp_path_factory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spilled output goes where tests clean up."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("spills")))
 
 
 @pytest.fixture

@@ -290,3 +290,39 @@ async def test_a_tree_that_was_seen_gone_is_never_signalled_again(
     monkeypatch.setattr(os, "killpg", lambda group, number: sent.append(group))
     handle.terminate()
     assert sent == []
+
+
+async def test_output_after_the_result_is_dropped_and_breaks_nobody(
+    spawn: Any, text: Any, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    os.mkfifo(go)
+    handle = spawn("(read x <go; seq 100000 && echo well >written) & echo front", grace_ms=50)
+    await handle.wait()
+    with go.open("w") as file:
+        file.write("go\n")
+    assert await handle.wait_for_exit()
+    assert (tmp_path / "written").read_text() == "well\n"
+    assert text(handle) == "front\n"
+
+
+async def test_a_process_that_left_the_tree_holds_no_descriptor_beyond_the_unload(
+    tmp_path: Path, descriptors: Any
+) -> None:
+    before = descriptors()
+    async with Context() as root:
+        await root.plugin(LocalSubprocess)
+        spec = SpawnSpec(
+            argv=("bash", "-c", "setsid sleep 300 & echo $!"),
+            cwd=str(tmp_path),
+            stdin="ignore",
+            stdout=Collect(max_bytes=100),
+            stderr=Collect(max_bytes=100),
+            grace_ms=50,
+        )
+        handle = root[SUBPROCESS].spawn(spec)
+        assert await handle.wait() == ProcessExit(0, None)
+        assert handle.collected_stdout is not None
+        escaped = int(handle.collected_stdout.read_from(0).text)
+    assert descriptors() == before
+    os.kill(escaped, 9)

@@ -70,7 +70,7 @@ class BashLocal(Shell):
         config = self._config
         return ShellSpec(
             command=request.command,
-            workdir=os.path.join(os.getcwd(), config.cwd, request.workdir or ""),
+            workdir=os.path.normpath(os.path.join(os.getcwd(), config.cwd, request.workdir or "")),
             timeout_ms=clamp_timeout(
                 request.timeout_ms,
                 default_ms=config.timeout_ms,

@@ -98,7 +98,7 @@ class ShellEnv(Service):
         values: dict[str, str] = {"DSH_SESSION_ID": agent.session.id}
         persistence = self.own.get(SESSION_PERSISTENCE)
         location = persistence.locate(agent.session.header) if persistence else None
-        if location is not None and location.kind == "jsonl":
+        if location is not None and ".jsonl" in os.path.basename(location.path):
             values["DSH_SESSION_JSONL"] = location.path
         return values
 

@@ -75,7 +75,7 @@ class LocalProcess(ProcessHandle):
     # -- the service's side ------------------------------------------------------------------
 
     async def supervise(self) -> None:
-        """Follow the child until its whole tree is gone and its raw streams are closed.
+        """Follow the child until its whole tree is gone and its pipes are closed.
 
         The service runs this as a task. Cancelling it kills the tree at once.
         """
@@ -87,16 +87,16 @@ class LocalProcess(ProcessHandle):
             tree.leader_reaped()
             tree.alive()  # at once: from here on the number may be given to a stranger
             self._exited.set()
-            await self._close_streams()
+            await self._settle_streams()
             self._settled.set()
             await self._tree_end(tree)
             self._gone.set_result(None)
-            await self._raw_streams_end()
+            await self._pipes_end()
         finally:
             self.abandon()
 
     def release(self) -> None:
-        """End the tree, and close the raw streams after it."""
+        """End the tree, and close what pipes are open after it."""
         self.terminate()
         if not self._released.done():
             self._released.set_result(None)
@@ -188,8 +188,8 @@ class LocalProcess(ProcessHandle):
         self._settled.set()
         self._gone.set_result(None)
 
-    async def _close_streams(self) -> None:
-        """Let collected pipes end by themselves for the grace, then close them.
+    async def _settle_streams(self) -> None:
+        """Let collected pipes end by themselves for the grace.
 
         A descendant that inherited a pipe may hold it for as long as it likes.
         """
@@ -199,7 +199,7 @@ class LocalProcess(ProcessHandle):
         if self._feed is not None:
             self._feed.stop()
         for drain in self._drains:
-            await drain.close()
+            await drain.settle()
 
     async def _tree_end(self, tree: ProcessTree) -> None:
         delay = _FIRST_POLL_S
@@ -212,13 +212,14 @@ class LocalProcess(ProcessHandle):
                 await asyncio.wait([self._ending], timeout=delay)
             delay = min(2 * delay, _LINGERING_POLL_S)
 
-    async def _raw_streams_end(self) -> None:
-        """The caller may still read what the child left in its pipes, until the unload."""
-        while self._raw is not None and (unfinished := self._raw.unfinished()):
+    async def _pipes_end(self) -> None:
+        """The caller may still read what the child left in its raw pipes, and a process that left
+        the tree may hold collected ones: until the unload."""
+        pipes = [drain.ended for drain in self._drains]
+        if self._raw is not None:
+            pipes += self._raw.lost
+        while not self._released.done() and (unfinished := [p for p in pipes if not p.done()]):
             await asyncio.wait([*unfinished, self._released], return_when=asyncio.FIRST_COMPLETED)
-            if self._released.done():
-                self._raw.stop()
-                return
 
     def _kill(self) -> None:
         self._killed = True

@@ -11,10 +11,16 @@ from ._collector import TailCollector
 
 _READ_BYTES: Final = 64 * 1024
 """What a pipe holds: more would be allocated for nothing."""
+_DISCARD_PAUSE_S: Final = 0.02
+"""Between two reads of output that nobody wants any more, so that it cannot keep the loop busy."""
 
 
 class Drain:
-    """Reads a pipe into a collector until it ends; pauses while a file write is under way."""
+    """Reads a pipe into a collector; pauses while a file write is under way.
+
+    After `settle` what still comes is read and dropped: a process in the background that writes to
+    a closed pipe would die of it, and one that writes to a full pipe would stand still.
+    """
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, pipe: IO[bytes], collector: TailCollector
@@ -25,6 +31,7 @@ class Drain:
         self._descriptor = pipe.fileno()
         self._collector = collector
         self._spilling: asyncio.Future[None] | None = None
+        self._settled = False
         os.set_blocking(self._descriptor, False)
         loop.add_reader(self._descriptor, self._on_readable)
 
@@ -38,9 +45,9 @@ class Drain:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self.ended.set_result(None)
 
-    async def close(self) -> None:
-        """Stop and finish the file."""
-        self.stop()
+    async def settle(self) -> None:
+        """Take no more into the collector and finish the file."""
+        self._settled = True
         if self._spilling is not None:
             await asyncio.wait([self._spilling])
         if self._collector.end():
@@ -55,13 +62,19 @@ class Drain:
             data = b""
         if not data:
             self.stop()
+        elif self._settled:
+            self._loop.remove_reader(self._descriptor)
+            self._loop.call_later(_DISCARD_PAUSE_S, self._resume)
         elif self._collector.push(data):
             self._loop.remove_reader(self._descriptor)
             self._spilling = self._loop.run_in_executor(None, self._collector.spill)
-            self._spilling.add_done_callback(self._resume)
+            self._spilling.add_done_callback(self._spilled)
 
-    def _resume(self, _spilled: asyncio.Future[None]) -> None:
+    def _spilled(self, _done: asyncio.Future[None]) -> None:
         self._spilling = None
+        self._resume()
+
+    def _resume(self) -> None:
         if not self.ended.done():
             self._loop.add_reader(self._descriptor, self._on_readable)
 
@@ -105,6 +118,8 @@ class RawStreams:
         self._unopened = pipes
         self._transports: list[asyncio.ReadTransport | asyncio.WriteTransport] = []
         self._lost = {name: loop.create_future() for name in pipes}
+        self.lost = tuple(self._lost.values())
+        """Done once the stream was read to its end or closed."""
 
     async def reader(self, name: str) -> asyncio.StreamReader | None:
         """A reader over an output pipe; None if there is no such pipe, or no more."""
@@ -126,10 +141,6 @@ class RawStreams:
         transport, _ = await self._loop.connect_write_pipe(lambda: protocol, pipe)
         self._transports.append(transport)
         return asyncio.StreamWriter(transport, protocol, None, self._loop)
-
-    def unfinished(self) -> list[asyncio.Future[None]]:
-        """What to wait for until every stream was read to its end or closed."""
-        return [lost for lost in self._lost.values() if not lost.done()]
 
     def stop(self) -> None:
         """Close what is still open; unread output is lost."""

@@ -52,7 +52,8 @@ class ProcessHandle(ABC):
     async def wait(self) -> ProcessExit:
         """Like `exited`, after the collected pipes closed or, from the exit on, the grace ran out.
 
-        From here on the collected output does not change.
+        From here on the collected output does not change; what a process in the background still
+        writes is dropped.
         """
 
     @abstractmethod

@@ -10,6 +10,7 @@ from dsh_agent import (
     AGENT_ERROR,
     AGENT_INBOX_CLAIMED,
     AGENT_PRE_STEP,
+    AGENT_REQUEST,
     AGENT_STATUS,
     AGENT_TURN_STOPPING,
     INBOX_SPLICED,
@@ -513,3 +514,15 @@ async def test_a_cancelled_driver_leaves_its_turn_as_a_crash_does():
         assert kit.logged()[-1] == "tool/call"
         closers = interrupted_turn_closers(kit.session.events)
         assert [event.type for event in closers] == ["tool/result", "step/end", "turn/end"]
+
+
+@pytest.mark.parametrize("key", [AGENT_PRE_STEP, AGENT_REQUEST])
+async def test_a_listener_that_forgets_its_answer_is_told_what_to_return(key):
+    async with agent_kit(["hello"]) as kit:
+
+        async def forgetful(payload, proceed):
+            await proceed()
+
+        kit.root.on(key, forgetful)
+        with pytest.raises(TurnEndedError, match=f"{key.name} returned None"):
+            await kit.say("hi")

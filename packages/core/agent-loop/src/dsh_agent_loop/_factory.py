@@ -51,7 +51,13 @@ class Lifecycle:
     Registered with the owner before any resource exists, so that nothing can be left behind.
     """
 
-    def __init__(self, owner: Context, agents: AgentRegistry, session_id: SessionId) -> None:
+    def __init__(
+        self,
+        owner: Context,
+        agents: AgentRegistry,
+        session_id: SessionId,
+        on_gone: Callable[[Lifecycle], None],
+    ) -> None:
         """Raises `CordisError` (`INACTIVE_EFFECT`) for an owner that is unloading."""
         self.creation = AbortController()
         self.agent: LoopAgent | None = None
@@ -60,6 +66,7 @@ class Lifecycle:
         """Takes agent and session off their lists, in this order."""
         self._id = session_id
         self._agents = agents
+        self._on_gone = on_gone
         self._gone = anyio.Event()
         label = f"agent_loop.lifecycle({session_id!r})"
         self._undo = owner.effect(lambda: self._begin_end, label)
@@ -68,11 +75,6 @@ class Lifecycle:
     def signal(self) -> AbortSignal:
         """Aborts the creation; it means nothing once the agent is published."""
         return self.creation.signal
-
-    @property
-    def gone(self) -> bool:
-        """Whether nothing of the agent is left."""
-        return self._gone.is_set()
 
     async def dispose(self) -> None:
         """As `end`, for the handle.
@@ -116,6 +118,7 @@ class Lifecycle:
                 detach()
             if self.agent is not None:
                 self.agent.leave()
+            self._on_gone(self)
             self._gone.set()
 
 
@@ -188,8 +191,9 @@ class LoopFactory:
         self, owner: Context, options: CreateAgent | ResumeAgent
     ) -> AsyncGenerator[Lifecycle]:
         """A lifecycle that follows the caller's signal inside the block, and ends if that fails."""
-        lifecycle = Lifecycle(owner, self._seams.agents, options.session_id)
-        self._live = {one for one in self._live if not one.gone} | {lifecycle}
+        agents, session_id = self._seams.agents, options.session_id
+        lifecycle = Lifecycle(owner, agents, session_id, self._live.discard)
+        self._live.add(lifecycle)
         unfollow = _follow(options.signal, lifecycle.creation)
         try:
             yield lifecycle

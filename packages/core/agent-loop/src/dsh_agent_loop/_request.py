@@ -101,6 +101,12 @@ class Requester:
         step = RequestStep(self._agent, turn.number, turn.step, turn.signal)
         config = await self._host.waterfall(AGENT_REQUEST, step, inner=inner)
         turn.signal.throw_if_aborted()
+        if not isinstance(config, LlmCallConfig):  # pyright: ignore[reportUnnecessaryIsInstance] - plugins decide
+            raise AgentError(
+                f"a listener of agent/request returned {config!r}: return what next() gives, or a "
+                "changed copy of it",
+                code="INVALID_DECISION",
+            )
         if not config.provider or not config.model:
             raise AgentError(
                 f"agent {self._agent.id!r} has no model: give its options a provider and a model, "

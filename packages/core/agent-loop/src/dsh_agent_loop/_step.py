@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from dsh_agent import AGENT_PRE_STEP, Enter, PreStep, Reject, assemble_context_for
+from dsh_agent import AGENT_PRE_STEP, AgentError, Enter, PreStep, Reject, assemble_context_for
 from dsh_llm import ToolCallBlock
 from dsh_session import STEP_END, STEP_START, USER_MESSAGE, StepMark
 from dsh_system_prompt import render_context_sections, render_prompt
@@ -72,6 +72,12 @@ class StepRunner:
         signal.throw_if_aborted()
         if isinstance(decision, Reject):
             return None
+        if not isinstance(decision, Enter):  # pyright: ignore[reportUnnecessaryIsInstance] - plugins decide
+            raise AgentError(
+                f"a listener of agent/pre-step returned {decision!r}: return what next() gives, "
+                "Enter(messages) or Reject()",
+                code="INVALID_DECISION",
+            )
         return Proposal(tuple(decision.messages), system, assembly.tools)
 
     async def run(self, turn: Turn, proposal: Proposal) -> StepResult:

@@ -1,4 +1,5 @@
 """Agents: handle, inbox, registry, events and the initiator of running work."""
+
 from __future__ import annotations
 
 from ._accounting import ConsumedWork, fold_consumed_work

@@ -10,6 +10,7 @@ import sys
 import pytest
 from dsh_cordis import AbortController
 from dsh_fs import CreateIfAbsent, FsError, ReplaceIfVersion, TextEdit
+from dsh_fs_local._change import EDIT_MAX_BYTES
 
 pytestmark = pytest.mark.anyio
 
@@ -92,6 +93,124 @@ async def test_of_two_guarded_writers_one_wins_and_one_is_stale(place):
     assert codes == ["FS_STALE_VERSION"]
 
 
+class AtTheLastMoment:
+    """A signal that acts when the new content is staged and only its name is missing."""
+
+    def __init__(self, root, action):
+        self.root = root
+        self.action = action
+
+    @property
+    def aborted(self) -> bool:
+        return bool(list(self.root.glob(".dsh-*"))) and self.action()
+
+
+async def test_a_competitor_at_the_last_moment_is_kept(place):
+    def create() -> bool:
+        (place.root / "f").write_text("theirs")
+        return False
+
+    write = place.files.write_text(
+        await place.target("f"),
+        "ours",
+        expected=CreateIfAbsent(),
+        signal=AtTheLastMoment(place.root, create),
+    )
+    assert await code_of(write) == "FS_NOT_OBSERVED"
+    assert (place.root / "f").read_text() == "theirs"
+
+
+async def test_a_competing_dangling_link_is_no_regular_file(place):
+    def create() -> bool:
+        (place.root / "f").symlink_to("nowhere")
+        return False
+
+    write = place.files.write_text(
+        await place.target("f"),
+        "ours",
+        expected=CreateIfAbsent(),
+        signal=AtTheLastMoment(place.root, create),
+    )
+    assert await code_of(write) == "FS_NOT_REGULAR_FILE"
+    assert not (place.root / "nowhere").exists()
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+async def test_a_change_at_the_last_moment_is_not_undone_by_an_edit(place, guarded):
+    target = await place.target("f")
+    first = await place.files.write_text(target, "one")
+
+    def change() -> bool:
+        (place.root / "f").write_text("one, and theirs")
+        return False
+
+    edit = place.files.edit_text(
+        target,
+        TextEdit(old="one", new="1"),
+        expected=ReplaceIfVersion(first.version) if guarded else None,
+        signal=AtTheLastMoment(place.root, change),
+    )
+    assert await code_of(edit) == "FS_STALE_VERSION"
+    assert (place.root / "f").read_text() == "one, and theirs"
+
+
+async def test_a_change_at_the_last_moment_makes_a_guarded_write_stale(place):
+    target = await place.target("f")
+    first = await place.files.write_text(target, "one")
+
+    def remove() -> bool:
+        (place.root / "f").unlink(missing_ok=True)
+        return False
+
+    write = place.files.write_text(
+        target,
+        "two",
+        expected=ReplaceIfVersion(first.version),
+        signal=AtTheLastMoment(place.root, remove),
+    )
+    assert await code_of(write) == "FS_STALE_VERSION"
+    assert list(place.root.iterdir()) == []
+
+
+async def test_an_abort_at_the_last_moment_changes_nothing_and_leaves_nothing(place):
+    (place.root / "f").write_text("one")
+    signal = AtTheLastMoment(place.root, lambda: True)
+    write = place.files.write_text(await place.target("f"), "two", signal=signal)
+    assert await code_of(write) == "FS_ABORTED"
+    assert [p.name for p in place.root.iterdir()] == ["f"]
+    assert (place.root / "f").read_text() == "one"
+
+
+async def test_changes_of_one_file_happen_in_the_order_of_their_calls(place):
+    target = await place.target("f")
+    texts = [str(n) for n in range(100)]
+    results = await asyncio.gather(*(place.files.write_text(target, text) for text in texts))
+    assert [result.before for result in results] == [None, *texts[:-1]]
+
+
+async def test_reported_versions_are_those_of_the_disk(place):
+    for n in range(20):
+        target = await place.target(f"f{n}")
+        versions = [
+            (await place.files.write_text(target, "1", expected=CreateIfAbsent())).version,
+            (await place.files.write_text(target, "2")).version,
+            (await place.files.edit_text(target, TextEdit(old="2", new="3"))).version,
+        ]
+        status = await place.files.stat(target)
+        assert status is not None
+        assert versions[-1] == status.version
+        assert len(set(versions)) == 3
+
+
+async def test_a_created_file_has_the_version_that_was_reported(place):
+    for n in range(50):
+        target = await place.target(f"f{n}")
+        result = await place.files.write_text(target, "1", expected=CreateIfAbsent())
+        status = await place.files.stat(target)
+        assert status is not None
+        assert result.version == status.version
+
+
 async def test_an_aborted_write_changes_nothing_and_leaves_nothing(place):
     controller = AbortController()
     controller.abort()
@@ -102,7 +221,12 @@ async def test_an_aborted_write_changes_nothing_and_leaves_nothing(place):
 
 async def test_a_large_or_binary_prior_has_no_before(place):
     (place.root / "binary").write_bytes(b"\0\1")
-    result = await place.files.write_text(await place.target("binary"), "text\n")
+    (place.root / "large").write_bytes(b"x" * 10_485_760)
+    for name in ("binary", "large"):
+        result = await place.files.write_text(await place.target(name), "text\n")
+        assert (result.operation, result.before) == ("update", None)
+    (place.root / "small").write_text("one")
+    result = await place.files.write_text(await place.target("small"), "x" * 10_485_760)
     assert (result.operation, result.before) == ("update", None)
 
 
@@ -182,6 +306,36 @@ async def test_a_stale_edit_is_stale_even_if_the_text_is_gone(place):
         target, TextEdit(old="one", new="1"), expected=ReplaceIfVersion(first.version)
     )
     assert await code_of(edit) == "FS_STALE_VERSION"
+
+
+async def test_places_that_overlap_are_two_places(place):
+    (place.root / "f").write_text("aXaXa")
+    edit = place.files.edit_text(await place.target("f"), TextEdit(old="aXa", new="b"))
+    assert await code_of(edit) == "FS_AMBIGUOUS_EDIT"
+
+
+async def test_half_a_character_is_refused(place):
+    (place.root / "f").write_text("a")
+    target = await place.target("f")
+    assert await code_of(place.files.write_text(target, "\ud83d")) == "FS_NOT_TEXT"
+    edit = place.files.edit_text(target, TextEdit(old="a", new="\ud83d"))
+    assert await code_of(edit) == "FS_NOT_TEXT"
+    assert (place.root / "f").read_text() == "a"
+
+
+async def test_a_file_beyond_what_an_edit_may_hold_is_too_large(place):
+    (place.root / "f").write_text("one")
+    os.truncate(place.root / "f", EDIT_MAX_BYTES + 1)
+    edit = place.files.edit_text(await place.target("f"), TextEdit(old="one", new="1"))
+    assert await code_of(edit) == "FS_TOO_LARGE"
+
+
+async def test_below_a_file_there_is_nothing(place):
+    (place.root / "file").write_text("x")
+    target = await place.target("file/below/deeper")
+    assert await code_of(place.files.write_text(target, "x")) == "FS_NOT_FOUND"
+    write = place.files.write_text(target, "x", expected=CreateIfAbsent())
+    assert await code_of(write) == "FS_NOT_FOUND"
 
 
 async def test_edit_keeps_the_mode(place):

@@ -76,6 +76,37 @@ async def test_read_bytes_never_cuts(place):
     assert await code_of(place.files.read_bytes(target, max_bytes=4)) == "FS_TOO_LARGE"
 
 
+async def test_a_file_that_is_longer_than_it_says_is_too_large(place):
+    # The kernel gives this file no size, as it could be outdated for one that grows.
+    target = await place.target("/proc/self/status")
+    status = await place.files.stat(target)
+    assert status is not None
+    assert status.size == 0
+    assert await code_of(place.files.read_bytes(target, max_bytes=20)) == "FS_TOO_LARGE"
+
+
+async def test_a_whole_read_can_be_aborted_between_its_pieces(place):
+    (place.root / "big.txt").write_bytes(b"x" * 5_000_000)
+    answers = iter([False, False, True])
+
+    class Third:
+        @property
+        def aborted(self) -> bool:
+            return next(answers)
+
+    target = await place.target("big.txt")
+    assert await code_of(place.files.read_text(target, signal=Third())) == "FS_ABORTED"
+
+
+async def test_a_parent_of_a_link_is_where_the_link_leads(place):
+    (place.root / "a/b").mkdir(parents=True)
+    (place.root / "link").symlink_to("a/b")
+    target = await place.target("link/../f")
+    assert target.display_path == str(place.root / "a/f") == target.key
+    plain = await place.target("./link//f")
+    assert plain.display_path == str(place.root / "link/f")
+
+
 async def test_streamed_text_equals_read_text_with_characters_across_pieces(place):
     text = "ü😀\n" * 400_000
     (place.root / "big.txt").write_text(text)
@@ -114,11 +145,13 @@ async def test_listing_is_sorted_and_broken_links_are_other(place):
     (place.root / "b").mkdir()
     (place.root / "a").write_text("")
     (place.root / "c").symlink_to("nowhere")
+    (place.root / "d").symlink_to("d")
     entries = await place.files.list_dir(await place.target("."))
     assert [(entry.name, entry.type) for entry in entries] == [
         ("a", "file"),
         ("b", "directory"),
         ("c", "other"),
+        ("d", "other"),
     ]
 
 

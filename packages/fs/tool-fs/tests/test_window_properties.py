@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 from dsh_tool_fs._window import LineWindow
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +19,7 @@ def window_of(pieces, **options) -> LineWindow:
 
 def cut(text: str, points: list[int]) -> list[str]:
     edges = [0, *sorted(min(point, len(text)) for point in points), len(text)]
-    return [text[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    return [text[a:b] for a, b in pairwise(edges)]
 
 
 @given(TEXT, st.lists(st.integers(0, 60)), st.integers(1, 8), st.integers(1, 8))

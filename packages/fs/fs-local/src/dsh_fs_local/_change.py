@@ -76,8 +76,9 @@ def edit_text(
         # The version is judged first: after an outside change a missing needle says nothing.
         if expected is not None:
             _require_version(path, opened, expected.version)
-        data = file.rest(check_abort, max_bytes=EDIT_MAX_BYTES + 1)
-    if len(data) > EDIT_MAX_BYTES:
+        large = opened.st_size > EDIT_MAX_BYTES
+        data = b"" if large else file.rest(check_abort, max_bytes=EDIT_MAX_BYTES + 1)
+    if large or len(data) > EDIT_MAX_BYTES:
         raise too_large(path, EDIT_MAX_BYTES)
     before = decode_text(data, path, nul_anywhere=True)
     after = apply_edit(before, edit, path)

@@ -9,7 +9,7 @@ from dsh_fs import FS, FileTarget
 from dsh_tools import ToolExecution
 from msgspec import UNSET, Meta
 
-PATH: Final = Meta(min_length=1, description="Path, relative to the working directory.")
+PATH: Final = Meta(min_length=1, description="Absolute, or relative to the working directory.")
 
 
 async def resolve(ctx: Context, path: str, execution: ToolExecution) -> FileTarget:

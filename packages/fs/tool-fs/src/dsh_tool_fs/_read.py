@@ -15,8 +15,8 @@ from ._place import PATH, owner_of, resolve
 from ._window import LineWindow, NumberedLine
 
 DESCRIPTION: Final = """\
-Read a text file. Gives numbered lines from `offset` on; the last line says whether there are more \
-and where to go on."""
+Read a text file. Gives its lines as `number: text` from `offset` on; the number is no part of the \
+file. The last line says whether there are more and where to go on."""
 
 
 class ReadArguments(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ import pytest
 PLUGINS = """
     import argparse
     import asyncio
+    import atexit
     import logging
     from pathlib import Path
 
@@ -58,6 +59,7 @@ PLUGINS = """
         return body()
 
     async def stuck(ctx, config):
+        atexit.register(lambda: Path("hook").write_text("ran"))
         async def never():
             print("stuck", flush=True)
             await asyncio.Event().wait()
@@ -91,6 +93,11 @@ PLUGINS = """
     def warns(ctx, config):
         logging.getLogger("dsh.demo").warning("look out")
         ctx.get(APP_EXIT)(0)
+
+    def quits(ctx, config):
+        print("quits", flush=True)
+        ctx.root.fiber.dispose()
+        return lambda: print("unloaded", flush=True)
 
     def waits(ctx, config):
         pass

@@ -335,6 +335,7 @@ def test_a_second_signal_ends_a_stuck_shutdown_at_once(dsh: Launcher):
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=4)
     assert process.returncode == 130
+    assert (dsh.cwd / "hook").read_text() == "ran"
 
 
 def test_a_stuck_shutdown_ends_by_itself(dsh: Launcher):
@@ -344,6 +345,13 @@ def test_a_stuck_shutdown_ends_by_itself(dsh: Launcher):
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=18)
     assert process.returncode == 130
+
+
+def test_a_row_that_disposes_the_whole_tree_ends_the_process(dsh: Launcher):
+    dsh.row("quits")
+    result = dsh.run("tapp")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout == "quits\nunloaded\n"
 
 
 def test_a_failure_nobody_owns_ends_the_process_with_one_diagnostic(dsh: Launcher):

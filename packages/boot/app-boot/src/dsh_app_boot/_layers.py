@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,6 +64,8 @@ def _bundle_patches(bundle: str, profile: Profile, entry_points: EntryPoints) ->
     point = installed.get(bundle)
     where = f"profile {profile.name!r} at {profile.manifest}"
     if point is None:
+        import difflib  # only a mistake pays for it
+
         near = difflib.get_close_matches(bundle, installed, n=3) or list(installed)
         raise BootError(
             f"{where}: bundle {bundle!r} is not installed; installed are"

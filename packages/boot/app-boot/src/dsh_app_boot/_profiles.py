@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -146,6 +144,9 @@ def _template_directory(name: str, entry_points: EntryPoints) -> Path | None:
 
 def _copy_template(template: Path, directory: Path, name: str) -> None:
     """Copy what is missing. Several processes may do this at once; one of them wins each name."""
+    import shutil  # only the first use of a profile pays for these
+    import tempfile
+
     try:
         directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         staged = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=directory.parent))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +15,7 @@ from dsh_cordis import Context
 
 from ._boot import alive, boot
 from ._errors import BootError
-from ._shutdown import Shutdown, flush_output
+from ._shutdown import Shutdown, flush_output, leave
 
 if TYPE_CHECKING:
     from dsh_cordis_loader import EntryPoints, Row
@@ -59,7 +58,7 @@ def run_application(
     if shutdown.forced:
         # Threads of plugins may not hold up somebody who pressed Ctrl+C.
         flush_output()
-        os._exit(code)
+        leave(code)
     return code
 
 
@@ -84,15 +83,16 @@ async def _run(
         handler.hold()
     failed = False
     try:
-        await boot(
-            root,
-            application.rows,
-            home=application.home,
-            environment=application.environment,
-            entry_points=application.entry_points,
-            prepare=provide,
-            hint=application.hint,
-        )
+        if shutdown.code is None:
+            await boot(
+                root,
+                application.rows,
+                home=application.home,
+                environment=application.environment,
+                entry_points=application.entry_points,
+                prepare=provide,
+                hint=application.hint,
+            )
     except BootError as error:
         failed = True
         if shutdown.code is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import os
 import signal
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 SHUTDOWN_GRACE_S: Final = 5.0
 """How long plugins may take to unload before the process ends anyway."""
 
+EXIT_HOOKS_S: Final = 1.0
+"""How long the hooks of a forced exit may take."""
+
 
 class Shutdown:
     """Coordinates who ends the process and with which code. The first code wins.
@@ -27,12 +31,12 @@ class Shutdown:
     Request, signal or failure begin the disposal of the root; a second signal ends at once.
     """
 
-    def __init__(self, *, force: Callable[[int], object] = os._exit) -> None:
+    def __init__(self, *, force: Callable[[int], object] | None = None) -> None:
         self.app_exit = AppExit(self.request)
         self.code: int | None = None
         self.forced = False
         """Whether the process must not linger after the disposal: a signal asked for the end."""
-        self._force = force
+        self._force = force or leave
         self._loop: asyncio.AbstractEventLoop | None = None
         self._root: Context | None = None
         self._requested: asyncio.Event | None = None
@@ -92,8 +96,21 @@ class Shutdown:
         return 143 if self.app_exit.one_shot_open else 0
 
     def _end(self, code: int) -> None:
-        flush_output()
+        # Without flushing: this runs in a signal handler or beside the main thread, which may be in
+        # the middle of a write or blocked in one.
         self._force(code)
+
+
+def leave(code: int) -> None:
+    """End the process now, after the hooks for the exit of the host.
+
+    `os._exit` alone would skip them, and with them the end of processes that plugins started. They
+    run in a thread so that one that hangs cannot hold the process.
+    """
+    hooks = threading.Thread(target=atexit._run_exitfuncs, daemon=True)  # noqa: SLF001 - the interpreter offers no other way to run them
+    hooks.start()
+    hooks.join(EXIT_HOOKS_S)
+    os._exit(code)
 
 
 def flush_output() -> None:

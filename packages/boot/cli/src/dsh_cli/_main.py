@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -88,13 +89,23 @@ def _run_command(name: str, args: tuple[str, ...], entry_points: EntryPoints) ->
 
 
 def _run_profile(invocation: Invocation, entry_points: EntryPoints) -> int:
-    from dsh_app_boot import Application, check_home_writable, run_application
-    from dsh_launch_environment import load_layered_environment
-
     home, cwd = _home(), _cwd()
     if invocation.dump or invocation.dump_default:
         return _dump(invocation, home, cwd, entry_points)
-    handler = _log_to_stderr()
+    with _stderr_log() as handler:
+        return _boot_profile(invocation, home, cwd, entry_points, handler)
+
+
+def _boot_profile(
+    invocation: Invocation,
+    home: Path,
+    cwd: Path,
+    entry_points: EntryPoints,
+    handler: StderrHandler,
+) -> int:
+    from dsh_app_boot import Application, check_home_writable, run_application
+    from dsh_launch_environment import load_layered_environment
+
     environment = load_layered_environment(PROGRAM, cwd, home, os.environ)
     check_home_writable(home)
     profile = _profile(invocation, home, entry_points, create=True)
@@ -156,15 +167,20 @@ def _warn_skipped(composition: Composition) -> None:
         log.warning("[%s] %s", layer, message)
 
 
-def _log_to_stderr() -> StderrHandler:
+@contextmanager
+def _stderr_log() -> Generator[StderrHandler]:
     import logging
 
     from dsh_app_boot import StderrHandler
 
-    handler = StderrHandler(PROGRAM)
-    logging.getLogger("dsh").addHandler(handler)
-    logging.getLogger("dsh").propagate = False
-    return handler
+    logger, handler = logging.getLogger("dsh"), StderrHandler(PROGRAM)
+    logger.addHandler(handler)
+    propagate, logger.propagate = logger.propagate, False
+    try:
+        yield handler
+    finally:
+        logger.propagate = propagate
+        logger.removeHandler(handler)
 
 
 def _bundle_hint(profile: Profile, entry_points: EntryPoints) -> str:

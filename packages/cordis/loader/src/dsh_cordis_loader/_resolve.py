@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 import sys
@@ -88,6 +87,8 @@ def _attribute(module: ModuleType, path: str, name: str) -> object:
     value: object = module
     for part in path.strip().split("."):
         if not hasattr(value, part):
+            import difflib  # only a mistake pays for it
+
             near = difflib.get_close_matches(part, [n for n in dir(value) if n[0] != "_"], n=3)
             hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
             raise LoaderError(
@@ -98,6 +99,8 @@ def _attribute(module: ModuleType, path: str, name: str) -> object:
 
 
 def _unknown(name: str, installed: list[str]) -> LoaderError:
+    import difflib  # only a mistake pays for it
+
     near = difflib.get_close_matches(name, installed, n=3, cutoff=0.5)
     if near:
         hint = f"installed are {', '.join(near)}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os.path
 import re
 import zlib
@@ -112,6 +111,8 @@ def check_row_fields(fields: Mapping[str, object], *, where: str) -> dict[str, o
         if key in _REFUSED:
             raise _invalid(where, f"`{key}` is not supported: {_REFUSED[key]}")
         if key not in ROW_FIELDS:
+            import difflib  # only a mistake pays for it
+
             near = difflib.get_close_matches(key, ROW_FIELDS, n=1)
             hint = f"; did you mean `{near[0]}`?" if near else ""
             raise _invalid(where, f"unknown field `{key}`{hint} (known: {', '.join(ROW_FIELDS)})")

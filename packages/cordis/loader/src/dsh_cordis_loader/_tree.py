@@ -223,6 +223,7 @@ class Transaction:
                 entry.plugin,
                 row.config,
                 inject=[ServiceKey[Any](name) for name in row.inject],
+                name=entry.id,
                 interpolate=self._interpolation(entry),
             )
         except Exception as error:  # noqa: BLE001 - containment: a plugin object of any kind may be refused

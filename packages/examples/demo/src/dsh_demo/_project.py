@@ -29,7 +29,7 @@ class TotalTest(unittest.TestCase):
 
     def test_discount_is_rounded_half_up(self):
         self.assertEqual(total([199], discount_percent=50), 100)
-        self.assertEqual(total([333], discount_percent=10), 300)
+        self.assertEqual(total([102], discount_percent=33), 68)
 
 
 if __name__ == "__main__":

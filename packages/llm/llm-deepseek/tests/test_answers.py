@@ -246,6 +246,40 @@ async def test_text_that_is_none_is_repaired_where_it_enters(serve_model: Any, m
     assert folded(await model.ask()).blocks() == (TextBlock("caf\ufffd a\ufffdb c\ufffdd"),)
 
 
+async def test_a_character_that_comes_in_two_halves_is_one(serve_model: Any, mount: Any) -> None:
+    reply = Reply()
+    for name, value in (
+        ("content", "a\\ud83d"),
+        ("reasoning_content", "\\ud83d"),
+        ("content", "\\ude00b\\ud83d"),
+        ("reasoning_content", "\\ude00"),
+        ("content", "c\\ud83d"),
+    ):
+        reply = reply.raw(f'{{"choices":[{{"delta":{{"{name}":"{value}"}}}}]}}')
+    model = await mount(await serve_model([reply]))
+    blocks = folded(await model.ask()).blocks()
+    assert set(blocks) == {TextBlock("a😀b\ufffdc\ufffd"), ReasoningBlock("😀")}
+
+
+async def test_halves_in_arguments_are_joined_too(serve_model: Any, mount: Any) -> None:
+    call = '{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c1","function":%s}]}}]}'
+    reply = Reply.raw(call % '{"name":"bash","arguments":"{\\"a\\":\\"\\ud83d"}').raw(
+        call % '{"arguments":"\\ude00\\"}"}'
+    )
+    model = await mount(await serve_model([reply]))
+    assert calls_of(await model.ask()) == [("bash", '{"a":"😀"}')]
+
+
+async def test_an_odd_account_of_the_cost_does_not_spoil_the_answer(
+    serve_model: Any, mount: Any
+) -> None:
+    reply = Reply.text("x").raw(
+        '{"choices":[{"delta":{"content":"y"}}],"usage":{"prompt_tokens_details":[]}}'
+    )
+    model = await mount(await serve_model([reply.finish("stop", usage=None)]))
+    assert folded(await model.ask()).blocks() == (TextBlock("xy"),)
+
+
 async def test_names_and_arguments_are_repaired_too(serve_model: Any, mount: Any) -> None:
     reply = Reply.call("ba\0sh", '{"a":"\0"}', id="c\0")
     model = await mount(await serve_model([reply]))

@@ -32,6 +32,12 @@ def test_every_line_end_of_the_standard_is_understood(end: bytes) -> None:
     assert parsed(b"data: a" + end + end + b"data: b" + end + end) == [b"a", b"b"]
 
 
+@pytest.mark.parametrize("cut", [0, 1, 3, 5])
+def test_a_byte_order_mark_is_no_part_of_the_first_event(cut: int) -> None:
+    stream = b"\xef\xbb\xbfdata: x\n\n"
+    assert parsed(stream[:cut], stream[cut:]) == [b"x"]
+
+
 def test_the_end_mark_counts_with_its_line_end_and_not_without() -> None:
     assert parsed(b"data: [DONE]\n") == [b"[DONE]"]
     assert parsed(b"data: [DONE]") == []

@@ -388,6 +388,26 @@ async def test_leaving_early_closes_the_adapters_iterator(llm: LlmRuntime) -> No
     assert [chunk async for chunk in stream] == []
 
 
+async def test_a_failed_iterator_is_closed_and_not_asked_again(llm: LlmRuntime) -> None:
+    class Broken:
+        asked = closed = 0
+
+        def __aiter__(self) -> Broken:
+            return self
+
+        async def __anext__(self) -> StreamChunk:
+            self.asked += 1
+            raise ValueError("x")
+
+        async def aclose(self) -> None:
+            self.closed += 1
+
+    broken = Broken()
+    llm.register_adapter(["a"], Scripted(lambda options: broken))  # type: ignore[arg-type, return-value]
+    await answer(llm.stream(request()))
+    assert (broken.asked, broken.closed) == (1, 1)
+
+
 async def test_errors_of_closing_are_raised(llm: LlmRuntime) -> None:
     async def script(options: GenerateOptions) -> AsyncIterator[StreamChunk]:
         try:

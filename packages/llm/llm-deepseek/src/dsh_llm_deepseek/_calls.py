@@ -8,7 +8,7 @@ from typing import cast
 
 import msgspec
 
-from ._wire import WireCall, WireFunction, clean
+from ._wire import TextRepair, WireCall, WireFunction, clean
 
 _NOTHING = WireFunction()
 
@@ -16,15 +16,15 @@ _NOTHING = WireFunction()
 class Call:
     """A call on its way. `id` is unique in the conversation, `wire_id` is what the server said."""
 
-    __slots__ = ("block_index", "id", "name", "parts", "wire_id", "wire_index")
+    __slots__ = ("block_index", "id", "name", "parts", "repair", "wire_id")
 
-    def __init__(self, block_index: int, wire_index: int | None, wire_id: str) -> None:
+    def __init__(self, block_index: int, wire_id: str) -> None:
         self.block_index = block_index
-        self.wire_index = wire_index
         self.wire_id = wire_id
         self.id = ""
         self.name = ""
         self.parts: list[str] = []
+        self.repair = TextRepair()
 
     @property
     def arguments(self) -> str:
@@ -62,7 +62,7 @@ class CallTable:
     def open(self, fragment: WireCall, block_index: int) -> Call:
         """A new call for `fragment`, with an id of its own."""
         wire_id = clean(fragment.id or "")
-        call = Call(block_index, fragment.index, wire_id)
+        call = Call(block_index, wire_id)
         call.id = self._unique(wire_id)
         if fragment.index is not None:
             self._by_index.setdefault(fragment.index, []).append(call)

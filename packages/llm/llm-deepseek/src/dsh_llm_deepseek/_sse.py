@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from typing import Final
 
 from dsh_llm import LlmError
@@ -16,7 +17,7 @@ MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
 class SseParser:
     """Bytes in, payloads of complete events out; fields other than `data` are of no interest."""
 
-    __slots__ = ("_after_cr", "_data", "_data_bytes", "_tail", "seen_bytes")
+    __slots__ = ("_after_cr", "_data", "_data_bytes", "_fresh", "_tail", "seen_bytes")
     seen_bytes: int
     """How many bytes were fed so far."""
 
@@ -25,6 +26,7 @@ class SseParser:
         self._data: list[bytes] = []
         self._data_bytes = 0
         self._after_cr = False
+        self._fresh = True
         self.seen_bytes = 0
 
     def feed(self, data: bytes) -> list[bytes]:
@@ -37,6 +39,7 @@ class SseParser:
             # Most servers write one event at a time: nothing to split, join or keep then.
             end = data.find(b"\n")
             if end == len(data) - 2 and data.endswith(b"\n\n") and b"\r" not in data:
+                self._fresh = False
                 return [data[6:end]]
         if self._after_cr or b"\r" in data:
             data = self._normalized(data)
@@ -44,6 +47,9 @@ class SseParser:
             data = self._tail + data
         lines = data.split(b"\n")
         self._tail = lines.pop()
+        if self._fresh and lines:
+            self._fresh = False
+            lines[0] = lines[0].removeprefix(codecs.BOM_UTF8)
         payloads: list[bytes] = []
         for line in lines:
             if line.startswith(b"data:"):

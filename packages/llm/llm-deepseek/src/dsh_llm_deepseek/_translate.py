@@ -26,34 +26,39 @@ from msgspec import UNSET
 
 from ._calls import CallTable
 from ._failures import stream_error
-from ._wire import WireCall, WireChunk, WireDelta, WireUsage, clean
+from ._wire import TextRepair, WireCall, WireChunk, WireDelta, WireUsage, clean
 
 if TYPE_CHECKING:
     from dsh_llm import FinishReason, StreamChunk
 
 
+class _Streamed:
+    """The one text or reasoning block of an answer; index -1 until it opens."""
+
+    __slots__ = ("index", "kind", "parts", "repair")
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.index = -1
+        self.parts: list[str] = []
+        self.repair = TextRepair()
+
+    @property
+    def text(self) -> str:
+        return "".join(self.parts) + self.repair.rest()
+
+
 class Translator:
     """Folds one stream. `push` every chunk, then `finish` once at the end mark."""
 
-    __slots__ = (
-        "_calls",
-        "_finish",
-        "_next",
-        "_reasoning",
-        "_text",
-        "_thought",
-        "_usage",
-        "_wrote",
-    )
+    __slots__ = ("_answer", "_calls", "_finish", "_next", "_reasoning", "_usage")
 
     def __init__(self, taken: Callable[[], Collection[str]]) -> None:
         """`taken`: the call ids of the conversation so far."""
         self._calls = CallTable(taken)
         self._next = 0
-        self._text = -1
-        self._reasoning = -1
-        self._wrote: list[str] = []
-        self._thought: list[str] = []
+        self._answer = _Streamed("text")
+        self._reasoning = _Streamed("reasoning")
         self._usage: WireUsage | None = None
         self._finish: str | None = None
 
@@ -88,24 +93,24 @@ class Translator:
         out.append(Finish(self._reason()))
 
     def _push_delta(self, delta: WireDelta, out: list[StreamChunk]) -> None:
-        if text := delta.reasoning_content:
-            if "\0" in text:
-                text = clean(text)
-            if self._reasoning < 0:
-                self._reasoning = self._start("reasoning", out)
-            self._thought.append(text)
-            out.append(ReasoningDelta(self._reasoning, text))
-        if text := delta.content:
-            if "\0" in text:
-                text = clean(text)
-            if self._text < 0:
-                self._text = self._start("text", out)
-            self._wrote.append(text)
-            out.append(TextDelta(self._text, text))
+        if delta.reasoning_content:
+            self._push_text(self._reasoning, delta.reasoning_content, out)
+        if delta.content:
+            self._push_text(self._answer, delta.content, out)
         if delta.tool_calls:
             for fragment in delta.tool_calls:
                 if fragment is not None:
                     self._push_call(fragment, out)
+
+    def _push_text(self, block: _Streamed, piece: str, out: list[StreamChunk]) -> None:
+        text = block.repair.take(piece)
+        if not text:
+            return
+        if block.index < 0:
+            block.index = self._start(block.kind, out)
+        block.parts.append(text)
+        make = TextDelta if block is self._answer else ReasoningDelta
+        out.append(make(block.index, text))
 
     def _push_call(self, fragment: WireCall, out: list[StreamChunk]) -> None:
         call = self._calls.match(fragment)
@@ -113,7 +118,7 @@ class Translator:
             call = self._calls.open(fragment, self._start("tool-call", out))
         function = fragment.function
         name = clean(function.name or "") if function and not call.name else ""
-        arguments = clean(function.arguments or "") if function else ""
+        arguments = call.repair.take(function.arguments or "") if function else ""
         call.name = call.name or name
         if arguments:
             call.parts.append(arguments)
@@ -130,10 +135,10 @@ class Translator:
             BlockEnd(call.block_index, ToolCallBlock(call.id, call.name, call.arguments))
             for call in self._calls.calls
         ]
-        if self._text >= 0:
-            ends.append(BlockEnd(self._text, TextBlock("".join(self._wrote))))
-        if self._reasoning >= 0:
-            ends.append(BlockEnd(self._reasoning, ReasoningBlock("".join(self._thought))))
+        if self._answer.index >= 0:
+            ends.append(BlockEnd(self._answer.index, TextBlock(self._answer.text)))
+        if self._reasoning.index >= 0:
+            ends.append(BlockEnd(self._reasoning.index, ReasoningBlock(self._reasoning.text)))
         return sorted(ends, key=lambda end: end.index)
 
     def _failure(self) -> LlmError | None:

@@ -81,8 +81,8 @@ _SHOWN: Final = 200
 def decode_chunk(payload: bytes) -> WireChunk | None:
     """The chunk of one event; None for an event without content.
 
-    What is not UTF-8, or half a surrogate pair, becomes U+FFFD here: log and wire take neither.
-    Raises `LlmError` with `MALFORMED_RESPONSE` for what is no chunk at all.
+    Bytes that are not UTF-8 become U+FFFD; texts may still hold what `TextRepair` and `clean`
+    remove. Raises `LlmError` with `MALFORMED_RESPONSE` for what is no chunk at all.
     """
     try:
         return _decode(payload)
@@ -106,14 +106,46 @@ def cleaned(value: Any) -> Any:  # noqa: ANN401 - any JSON
     return value
 
 
+class TextRepair:
+    """Cleans a text that comes in pieces.
+
+    Servers that cut text into UTF-16 units send the two halves of a character in two pieces: the
+    first half waits for the second.
+    """
+
+    __slots__ = ("_held",)
+
+    def __init__(self) -> None:
+        self._held = ""
+
+    def take(self, piece: str) -> str:
+        """What of the text is certain after `piece`."""
+        if not self._held and _UNSAFE.search(piece) is None:
+            return piece
+        text, self._held = self._held + piece, ""
+        if "\ud800" <= text[-1] <= "\udbff":
+            text, self._held = text[:-1], text[-1]
+        joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return clean(joined)
+
+    def rest(self) -> str:
+        """What is left of a text that ends in half a character."""
+        held, self._held = self._held, ""
+        return clean(held)
+
+
 def _repaired(payload: bytes) -> WireChunk | None:
     text = payload.decode("utf-8", "replace")
     if not text.strip():
         return None
     try:
-        value = json.loads(text, parse_constant=lambda _: None)
-        return msgspec.convert(_tolerable(cleaned(value)), WireChunk | None, strict=False)
-    except (ValueError, RecursionError) as error:
+        value = _tolerable(json.loads(text, parse_constant=lambda _: None))
+        try:
+            return msgspec.convert(value, WireChunk | None, strict=False)
+        except msgspec.ValidationError:
+            # An answer is worth more than the account of its cost.
+            return msgspec.convert({**value, "usage": None}, WireChunk, strict=False)
+    except (ValueError, TypeError, RecursionError) as error:
         shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
         raise LlmError(
             f"the provider sent what is no chunk of an answer ({error}): {clean(shown)}",

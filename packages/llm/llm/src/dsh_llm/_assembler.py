@@ -78,29 +78,25 @@ class BlockAssembler:
 
     def push(self, chunk: StreamChunk) -> None:
         """Take one chunk. What comes for a block after its end is ignored."""
-        kind = type(chunk)
-        if kind is TextDelta or kind is ReasoningDelta:
-            delta = cast("TextDelta", chunk)
-            block = self._open.get(delta.index)
-            if block is None:
-                block = self._opened(delta.index, "text" if kind is TextDelta else "reasoning")
-            block.parts.append(delta.text)
-        elif kind is ToolCallDelta:
-            self._push_call(cast("ToolCallDelta", chunk))
-        elif kind is BlockStart:
-            start = cast("BlockStart", chunk)
-            if start.index not in self._open:
-                self._opened(start.index, start.block_type)
-        elif kind is BlockEnd:
-            self._push_end(cast("BlockEnd", chunk))
-        elif kind is UsageChunk:
-            self.usage = cast("UsageChunk", chunk).usage
-        elif kind is Finish:
-            finish = cast("Finish", chunk)
-            self.finish = finish.reason
-            self._replay = finish.replay_state
+        if isinstance(chunk, TextDelta):
+            self._push_text(chunk, "text")
+        elif isinstance(chunk, ReasoningDelta):
+            self._push_text(chunk, "reasoning")
+        elif isinstance(chunk, ToolCallDelta):
+            self._push_call(chunk)
+        elif isinstance(chunk, BlockStart):
+            if chunk.index not in self._open:
+                self._opened(chunk.index, chunk.block_type)
+        elif isinstance(chunk, BlockEnd):
+            self._push_end(chunk)
+        elif isinstance(chunk, UsageChunk):
+            self.usage = chunk.usage
+        elif isinstance(chunk, Finish):  # pyright: ignore[reportUnnecessaryIsInstance] - see below
+            self.finish = chunk.reason
+            self._replay = chunk.replay_state
         else:
-            raise TypeError(f"{kind.__name__} is no stream chunk")
+            # The union is closed: what an adapter of another version invents must not vanish.
+            raise TypeError(f"{type(chunk).__name__} is no stream chunk")
 
     def blocks(self) -> tuple[ContentBlock, ...]:
         """What the stream amounts to, in the order of first sight.
@@ -158,6 +154,12 @@ class BlockAssembler:
     def _opened(self, index: int, block_type: str) -> _Open:
         opened = self._open[index] = _Open(block_type)
         return opened
+
+    def _push_text(self, delta: TextDelta | ReasoningDelta, block_type: str) -> None:
+        opened = self._open.get(delta.index)
+        if opened is None:
+            opened = self._opened(delta.index, block_type)
+        opened.parts.append(delta.text)
 
     def _push_call(self, delta: ToolCallDelta) -> None:
         opened = self._open.get(delta.index) or self._opened(delta.index, _TOOL_CALL)

@@ -55,7 +55,7 @@ class AdapterStream(AsyncIterator[StreamChunk]):
     Only what the adapter raises: a consumer's or listener's error never passes through here.
     """
 
-    __slots__ = ("_inner", "_open", "_over", "_signal")
+    __slots__ = ("_failed", "_inner", "_open", "_over", "_signal")
 
     def __init__(
         self, open_stream: Callable[[], AsyncIterator[StreamChunk]], signal: AbortSignal | None
@@ -64,6 +64,7 @@ class AdapterStream(AsyncIterator[StreamChunk]):
         self._inner: AsyncIterator[StreamChunk] | None = None
         self._signal = signal
         self._over = False
+        self._failed = False
 
     async def __anext__(self) -> StreamChunk:
         if self._over:
@@ -79,7 +80,7 @@ class AdapterStream(AsyncIterator[StreamChunk]):
             self._over = True
             raise
         except Exception as error:  # noqa: BLE001 - containment: an adapter fails in band
-            self._over = True
+            self._over = self._failed = True
             _log.debug("a model request failed", exc_info=error)
             return terminal_chunk(failure_of(error), self._signal)
         if type(chunk) is Finish:
@@ -89,12 +90,12 @@ class AdapterStream(AsyncIterator[StreamChunk]):
     async def _after_finish(self) -> StreamChunk:
         """Let the adapter end by itself, so that its connection can be used again."""
         inner, self._inner = self._inner, None
-        if inner is not None:
+        if inner is not None and not self._failed:
             try:
                 await anext(inner, None)
             except Exception:  # noqa: BLE001 - containment: the answer is complete already
                 _log.warning("an adapter failed after its finish", exc_info=True)
-            await close_stream(inner)
+        await close_stream(inner)
         raise StopAsyncIteration
 
     async def aclose(self) -> None:

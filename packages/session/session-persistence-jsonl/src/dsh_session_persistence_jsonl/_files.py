@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,7 +51,7 @@ def create(log: LogFile, content: bytes) -> None:
     Raises `SESSION_COLLISION` if the name is taken, `OSError` for the rest.
     """
     final = log.path
-    temporary = final.with_name(f"{final.name}.{secrets.token_hex(6)}.tmp")
+    temporary = final.with_name(f"{final.name}.{os.urandom(6).hex()}.tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CLOEXEC, 0o600)
     try:
         try:

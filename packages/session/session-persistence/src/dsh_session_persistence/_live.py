@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
 
 from dsh_session import AnyEvent, Session
 
 from ._errors import SessionPersistenceError
+
+LINGER_S: Final = 5.0
+"""How long a log goes on at shutdown for a session that its owner still closes."""
 
 _log = logging.getLogger("dsh.session-persistence")
 
@@ -40,6 +44,7 @@ class LiveLog:
         self._durable = 0
         self._deadline: float | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._last_call: asyncio.TimerHandle | None = None
         self._barrier: asyncio.Future[None] | None = None
         self._closing = False
         self._eager = False
@@ -88,7 +93,12 @@ class LiveLog:
         self._wake()
 
     def hurry(self) -> None:
-        """Write at once from now on: the process is on its way out."""
+        """Write at once from now on: the process is on its way out.
+
+        Ends with the session, or after `LINGER_S` if nobody ends that.
+        """
+        if not self._eager:
+            self._last_call = self._loop.call_later(LINGER_S, self.close)
         self._eager = True
         if self._deadline is not None:
             self._deadline = self._loop.time()
@@ -104,6 +114,8 @@ class LiveLog:
                     await self._sleep()
         finally:
             self._close_window()
+            if self._last_call is not None:
+                self._last_call.cancel()
             self.ended.set()
             if self._barrier is not None:
                 self._barrier.set_exception(self._closed())

@@ -30,7 +30,7 @@ async def test_a_command_that_outlasts_its_limit_is_ended(run: Any) -> None:
 
 
 async def test_a_command_may_end_well_when_told_to(run: Any) -> None:
-    done = await run("trap 'exit 0' TERM; while :; do sleep 0.01; done", timeout_ms=300)
+    done = await run("trap 'exit 0' TERM; while :; do sleep 0.01; done", timeout_ms=1000)
     assert (done.timed_out, done.exit_code, done.signal) == (True, 0, None)
 
 
@@ -39,7 +39,7 @@ async def test_a_tree_that_traps_the_signal_is_gone_after_the_grace(
 ) -> None:
     trap = "trap '' TERM INT; while :; do sleep 0.01; done"
     command = f'bash -c "{trap}" & bash -c "{trap}" & echo $$ $! > pids; {trap}'
-    done = await run(command, timeout_ms=500)
+    done = await run(command, timeout_ms=1000)
     assert (done.timed_out, done.signal, done.left_running) == (True, "SIGKILL", False)
     assert [pid for pid in map(int, (tmp_path / "pids").read_text().split()) if runs(pid)] == []
 
@@ -67,6 +67,19 @@ async def test_an_abort_in_the_middle_leaves_no_process(
     assert (done.aborted, done.timed_out, done.left_running) == (True, False, False)
     assert not runs(pid)
     assert children() == before
+
+
+async def test_a_cancelled_caller_takes_its_command_along(
+    root: Context, tmp_path: Path, runs: Any
+) -> None:
+    shell = root[SHELL]
+    command = "trap 'echo told > told; exit' TERM; echo $$ > pid; while :; do sleep 0.01; done"
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(shell.run(shell.resolve(ShellRequest(command=command))))
+        await appears(tmp_path / "pid")
+        task.cancel()
+    assert task.cancelled()
+    assert await appears(tmp_path / "told") == "told"
 
 
 async def test_a_command_under_an_aborted_signal_does_not_run(run: Any, tmp_path: Path) -> None:

@@ -99,14 +99,18 @@ class BashLocal(Shell):
             timer = limit.enter_context(deadline(None, spec.timeout_ms, TIMEOUT_CODE))
             with AbortSignal.any(spec.signal, timer) as signal:
                 process = self.own[SUBPROCESS].spawn(self._spawn_spec(spec, signal))
-                await process.exited()
-                # The limit is on the command, not on what it left running in the background.
-                limit.close()
-                ended = await process.wait()
-                if signal.aborted:
-                    # The tree was told to end; what ignores SIGTERM is gone after the grace.
-                    await process.wait_for_exit()
-                return await _result(spec, signal, process, ended)
+                try:
+                    await process.exited()
+                    # The limit is on the command, not on what it left running in the background.
+                    limit.close()
+                    ended = await process.wait()
+                    if signal.aborted:
+                        # The tree was told to end; what ignores SIGTERM is gone after the grace.
+                        await process.wait_for_exit()
+                    return await _result(spec, signal, process, ended)
+                except BaseException:  # the caller was cancelled: nobody waits for the command
+                    process.terminate()
+                    raise
 
     def _spawn_spec(self, spec: ShellSpec, signal: AbortSignal) -> SpawnSpec:
         config = self._config

@@ -6,7 +6,7 @@ from ._value import BashArguments, BashValue, StreamValue
 
 
 def render(args: BashArguments, value: BashValue) -> str:  # noqa: ARG001 - the shape of renderers
-    """The output, then marker lines; the last one says how the command ended if not with 0."""
+    """The output as it came, then marker lines; the last one is the status if it is not exit 0."""
     parts: list[str] = []
     if value.stdout.text:
         parts.append(value.stdout.text)
@@ -15,11 +15,11 @@ def render(args: BashArguments, value: BashValue) -> str:  # noqa: ARG001 - the 
     if not parts:
         parts.append("(no output)")
     parts += _markers(value)
-    text = ""
-    for part in parts:
-        text += part if not text or text.endswith("\n") else f"\n{part}"
-    # A status marker is found by the line break before it, so that one has to be there.
-    return text if text.startswith("\n") or not text.endswith("\n") else text[:-1]
+    # A marker is found by the line break before it, so that one has to be there.
+    text = parts[0]
+    for part in parts[1:]:
+        text += part if text.endswith("\n") else f"\n{part}"
+    return text
 
 
 def _markers(value: BashValue) -> list[str]:

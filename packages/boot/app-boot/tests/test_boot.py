@@ -124,7 +124,7 @@ async def test_a_missing_module_fails_the_boot_before_any_row_starts(
     assert error.code == "LOAD_FAILED"
     assert str(error).startswith(
         "plugin tree failed to load: failed to import loader entry m (no_such:x): "
-        "ModuleNotFoundError: No module named 'no_such'"
+        "'no_such:x': there is no module 'no_such'"
     )
     assert not (home / "up").exists()
 

@@ -140,6 +140,13 @@ def test_a_dump_keeps_nested_keys_and_colliding_ones():
     ]
 
 
+def test_a_layer_with_a_line_break_in_its_name_stays_a_comment():
+    row = Row(id="a", name="x", origin="one\n- id: b", patched_by=("t\u2028wo\r",))
+    text = dump_rows([row])
+    assert text.startswith("# == one - id: b, patched by t wo \n")
+    assert read_yaml(text, where="d") == [{"id": "a", "name": "x"}]
+
+
 SCALARS = st.one_of(
     st.none(),
     st.booleans(),

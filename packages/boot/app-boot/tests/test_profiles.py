@@ -61,6 +61,13 @@ def test_a_half_made_profile_without_template_is_explained(site: Site, home: Pat
     assert "installed bundles are one, two" in str(error)
 
 
+def test_a_profile_that_cannot_be_looked_at_is_explained(site: Site, home: Path):
+    (home / "profiles").mkdir(parents=True)
+    error = refusal("x" * 300, site, home)
+    assert error.code == "INVALID_PROFILE"
+    assert "it cannot be read: File name too long" in str(error)
+
+
 def test_many_first_uses_at_once_agree(site: Site, home: Path):
     points = site.entry_points
     with ThreadPoolExecutor(8) as pool:

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -263,6 +264,34 @@ def test_a_working_directory_that_was_removed_is_named(dsh: Launcher):
     assert "the working directory was removed" in result.stderr
 
 
+def test_a_dump_is_utf8_whatever_the_locale_says(dsh: Launcher):
+    dsh.row("report", ", config: {text: 'grün'}")
+    result = dsh.run("tapp", "--dump-config", env={"PYTHONIOENCODING": "ascii"})
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "text: grün" in result.stdout
+
+
+def test_an_environment_file_that_cannot_be_read_is_told_in_one_line(dsh: Launcher):
+    dsh.row("report")
+    (dsh.cwd / ".env").write_bytes(b"A=\xff\n")
+    result = dsh.run("tapp")
+    assert result.returncode == 0
+    assert result.stderr.startswith("dsh: warning: failed to load .env: ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_dump_imports_nothing_that_it_does_not_need(dsh: Launcher):
+    dsh.row("report")
+    command = [sys.executable, "-X", "importtime", *dsh.command("tapp", "--dump-config")[1:]]
+    result = subprocess.run(
+        command, cwd=dsh.cwd, env=dsh.environment, capture_output=True, text=True, check=True
+    )
+    imported = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}
+    assert "yaml" in imported
+    heavy = {"anyio", "argparse", "difflib", "httpx", "importlib.metadata", "pydantic", "tempfile"}
+    assert imported & {*heavy, "tapp", "tapp.plugins"} == set()
+
+
 def test_a_reader_that_stops_early_causes_no_complaint(dsh: Launcher):
     dsh.row("report", ", config: {long: '" + "x" * 200_000 + "'}")
     process = dsh.start("tapp", "--dump-config")
@@ -301,6 +330,7 @@ def wait_for(process: subprocess.Popen[str], line: str) -> None:
         ("stays", signal.SIGINT, 130),
         ("one_shot", signal.SIGTERM, 143),
         ("one_shot", signal.SIGINT, 130),
+        ("stays", signal.SIGHUP, 129),
     ],
 )
 def test_a_signal_unloads_everything_and_decides_the_code(

@@ -78,6 +78,14 @@ def test_a_missing_attribute_suggests_near_ones(site: Path):
     assert "did you mean 'Thing'?" in refusal("res-plug-lost", site)
 
 
+def test_a_missing_module_is_named_and_one_that_a_plugin_misses_is_its_own_failure(site: Path):
+    assert "there is no module 'nope'" in refusal("nope.deep:x", site)
+    assert "there is no module 'res_plug.deep'" in refusal("res_plug.deep:x", site)
+    (site / "needs.py").write_text("import not_installed_here\n", "utf-8")
+    with pytest.raises(ModuleNotFoundError, match="not_installed_here"):
+        resolve("needs:x", site)
+
+
 def test_a_missing_file_is_named(site: Path):
     assert f"no Python file {site}/nope.py" in refusal(f"{site}/nope.py", site)
     assert "is relative" in refusal("./nope.py", site)

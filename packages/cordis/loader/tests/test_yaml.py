@@ -96,6 +96,8 @@ def test_a_byte_order_mark_is_no_content():
         ("a: !!int x\n", "file.yml:1:4", "is no !!int"),
         ("a: 'x\n", "file.yml:2:1", "quoted scalar"),
         ("- 1\n---\n- 2\n", "file.yml:2:1", "single document"),
+        ("[" * 101 + "]" * 101, "file.yml:1:101", "deeper than 100 levels"),
+        ("[" * 5000, "file.yml:1:", "nesting depth"),
         ("a: " + "9" * 5000, "file.yml:1:4", "5000 digits"),
     ],
 )

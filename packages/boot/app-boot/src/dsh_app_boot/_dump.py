@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import yaml
 
 _SNAKE: Final = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)+\Z")
+_LINE_END: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _YAML_1_2_ONLY: Final = re.compile(
     r"0o[0-7]+\Z|[-+]?[0-9]+\Z|[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z"
 )
@@ -29,7 +30,8 @@ def dump_rows(rows: Sequence[Row]) -> str:
     parts: list[str] = []
     for (origin, patched_by), run in groupby(rows, lambda row: (row.origin, row.patched_by)):
         patched = f", patched by {', '.join(patched_by)}" if patched_by else ""
-        parts.append(f"# == {origin}{patched}\n".replace("\r", " "))
+        # A file's name may hold whatever ends a line, and with it the comment.
+        parts.append(f"# == {_LINE_END.sub(' ', origin + patched)}\n")
         parts.append(_text([_camel_row(row) for row in run], dumper))
     return "".join(parts)
 

@@ -46,7 +46,8 @@ class StderrHandler(logging.Handler):
                 self.emit(record)
 
     def _line(self, record: logging.LogRecord) -> str:
-        line = f"{self._program}: {record.levelname.lower()}: {record.getMessage()}\n"
+        message = record.getMessage().removeprefix(f"{self._program}: ")
+        line = f"{self._program}: {record.levelname.lower()}: {message}\n"
         if record.exc_info:
             line += logging.Formatter().formatException(record.exc_info) + "\n"
         return line

@@ -56,7 +56,11 @@ def open_profile(
     """
     check_profile_name(name)
     directory = profile_directory(home, name)
-    if (directory / MANIFEST).is_file():
+    try:
+        exists = (directory / MANIFEST).is_file()
+    except OSError as error:
+        raise _invalid(name, directory, f"it cannot be read: {error.strerror or error}") from None
+    if exists:
         return _read(name, directory, entry_points)
     template = _template_directory(name, entry_points)
     if template is None:

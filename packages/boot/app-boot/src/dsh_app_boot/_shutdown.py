@@ -50,10 +50,16 @@ class Shutdown:
             self._begin()
 
     def install_signal_handlers(self) -> None:
-        """SIGINT ends with 130; SIGTERM with 0, or 143 while a one-shot turn is open."""
+        """SIGINT ends with 130; SIGTERM with 0, or 143 while a one-shot turn is open.
+
+        A terminal that closes (SIGHUP) ends with 129, unless the process was told to ignore it.
+        """
         # Plain handlers: they work before the loop runs, after it is closed and while it is busy.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._on_signal)
+        hangup = getattr(signal, "SIGHUP", None)
+        if hangup is not None and signal.getsignal(hangup) is signal.SIG_DFL:
+            signal.signal(hangup, self._on_signal)
 
     def request(self, code: int, *, grace_s: float = SHUTDOWN_GRACE_S) -> None:
         """Begin to end with `code`; later calls do nothing. Returns at once, from any thread."""
@@ -85,15 +91,15 @@ class Shutdown:
         self._requested.set()
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        interrupted = number == signal.SIGINT
+        code = 128 + number
+        if number == signal.SIGTERM and not self.app_exit.one_shot_open:
+            # Asked to stop and stopped: no work was lost.
+            code = 0
         if self.code is not None:
-            self._end(130 if interrupted else self._terminated())
+            self._end(code)
             return
         self.forced = True
-        self.request(130 if interrupted else self._terminated())
-
-    def _terminated(self) -> int:
-        return 143 if self.app_exit.one_shot_open else 0
+        self.request(code)
 
     def _end(self, code: int) -> None:
         # Without flushing: this runs in a signal handler or beside the main thread, which may be in

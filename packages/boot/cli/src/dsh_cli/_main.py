@@ -64,7 +64,8 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _print(text: str) -> int:
-    sys.stdout.write(text)
+    # Bytes: a YAML document is UTF-8 whatever the locale says.
+    sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
     sys.stdout.flush()
     return 0
 

@@ -44,8 +44,22 @@ def resolve_plugin(
     module, colon, attribute = target.partition(":")
     if point is None and not (colon and module and attribute):
         raise _unknown(name, list(points))
-    imported = importlib.import_module(module)
+    imported = _import(module, name)
     return _attribute(imported, attribute, name) if colon else imported
+
+
+def _import(module: str, name: str) -> ModuleType:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if module == missing or module.startswith(f"{missing}."):
+            raise LoaderError(
+                f"{name!r}: there is no module {missing!r}; install its distribution or correct"
+                " the name",
+                code="UNKNOWN_PLUGIN",
+            ) from None
+        raise
 
 
 def _from_file(name: str) -> object:

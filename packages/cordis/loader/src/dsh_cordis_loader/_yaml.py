@@ -14,6 +14,9 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ._errors import LoaderError
 from ._expr import Expr
 
+MAX_DEPTH: Final = 100
+"""How deep lists and mappings may be nested."""
+
 _PREFIX: Final = "tag:yaml.org,2002:"
 _WORDS: Final = {
     "": None,
@@ -41,7 +44,8 @@ def read_yaml(text: str | bytes, *, where: str) -> object:
 
     `where` names the source in errors. An empty document is None. Raises LoaderError
     (`INVALID_YAML`) with line and column: syntax, a second document, a duplicate or non-text key,
-    a tag other than `!expr`, a node that contains itself, bytes that are not UTF-8.
+    a tag other than `!expr`, a node that contains itself, more than 100 levels,
+    bytes that are not UTF-8.
     """
     if isinstance(text, bytes):
         try:
@@ -92,6 +96,8 @@ class _Builder:
             return self._done[identity]
         if identity in self._open:
             raise self._refuse(node, "an alias makes this value contain itself")
+        if len(self._open) >= MAX_DEPTH:
+            raise self._refuse(node, f"nested deeper than {MAX_DEPTH} levels")
         self._open.add(identity)
         value = self._value(node)
         self._open.discard(identity)

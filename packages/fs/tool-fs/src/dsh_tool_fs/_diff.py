@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from difflib import SequenceMatcher
 from typing import Final
 
@@ -55,31 +55,55 @@ def _hunks(path: str, before: str | None, after: str) -> Iterator[Hunk]:
         return
     if before == after:
         return
-    old, new = _lines(before), _lines(after)
-    start = _common(old, new)
-    end = min(_common(old[::-1], new[::-1]), len(old) - start, len(new) - start)
-    # Only the middle can differ; comparing whole files would make a small edit cost their size.
-    lead, tail = max(0, start - CONTEXT_LINES), max(0, end - CONTEXT_LINES)
-    old, new = old[lead : len(old) - tail], new[lead : len(new) - tail]
-    if len(old) + len(new) > _MAX_LINES:
-        yield Hunk(path, "".join(old), "".join(new))
+    old, new = _different(before, after)
+    # Counted before they are cut apart: neither may cost the size of a large file.
+    if old.count("\n") + new.count("\n") > _MAX_LINES:
+        yield Hunk(path, old, new)
         return
-    matcher = SequenceMatcher(None, old, new, autojunk=False)
+    old_lines, new_lines = _lines(old), _lines(new)
+    matcher = SequenceMatcher(None, old_lines, new_lines, autojunk=False)
     for group in matcher.get_grouped_opcodes(CONTEXT_LINES):
         first, last = group[0], group[-1]
-        yield Hunk(path, "".join(old[first[1] : last[2]]), "".join(new[first[3] : last[4]]))
+        old = "".join(old_lines[first[1] : last[2]])
+        yield Hunk(path, old, "".join(new_lines[first[3] : last[4]]))
+
+
+def _different(before: str, after: str) -> tuple[str, str]:
+    """The lines between the first and the last difference, with their context."""
+    most = min(len(before), len(after))
+    same = _longest(most, lambda low, high: before[low:high] == after[low:high])
+    start = before.rfind("\n", 0, same) + 1
+
+    def ends_alike(low: int, high: int) -> bool:
+        return _ending(before, low, high) == _ending(after, low, high)
+
+    tail = _longest(most - start, ends_alike)
+    # Within the shared ending, past its first line break; without one the last line differs.
+    end = before.find("\n", len(before) - tail) + 1 or len(before)
+    for _ in range(CONTEXT_LINES):
+        start = before.rfind("\n", 0, start - 1) + 1 if start else 0
+        end = before.find("\n", end) + 1 or len(before)
+    return before[start:end], after[start : len(after) - (len(before) - end)]
+
+
+def _longest(most: int, same: Callable[[int, int], bool]) -> int:
+    """How many characters are the same, by halves: comparing slices runs at memory speed."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        if same(low, middle):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _ending(text: str, low: int, high: int) -> str:
+    """From `high` to `low` characters before the end."""
+    return text[len(text) - high : len(text) - low]
 
 
 def _lines(text: str) -> list[str]:
     """Lines with their ends; only LF ends one, as for the tools that number them."""
     *lines, last = text.split("\n")
     return [*(f"{line}\n" for line in lines), *([last] if last else [])]
-
-
-def _common(left: list[str], right: list[str]) -> int:
-    count = 0
-    for one, other in zip(left, right, strict=False):
-        if one != other:
-            break
-        count += 1
-    return count

@@ -139,6 +139,22 @@ def test_the_http_client_comes_without_its_command_line() -> None:
     assert run(code) == "httpx False True"
 
 
+def test_a_module_that_is_not_there_is_looked_for_again_after_unloading() -> None:
+    code = (
+        "import sys, asyncio\n"
+        "from dsh_llm_deepseek._transport import AbsentModule\n"
+        "absent, present = AbsentModule('no_such_module'), AbsentModule('json')\n"
+        "again = AbsentModule('no_such_module')\n"
+        "marked = sys.modules.get('no_such_module', 1)\n"
+        "again.dispose()\n"
+        "absent.dispose()\n"
+        "present.dispose()\n"
+        "import json\n"
+        "print(marked, 'no_such_module' in sys.modules)\n"
+    )
+    assert run(code) == "None False"
+
+
 def test_a_plain_url_reads_no_certificates() -> None:
     code = (
         "import ssl\n"

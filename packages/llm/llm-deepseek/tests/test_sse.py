@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 from dsh_llm import LlmError
 from dsh_llm_deepseek._sse import MAX_EVENT_BYTES, SseParser
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 
@@ -76,6 +76,7 @@ STREAMS = st.lists(st.tuples(LINES, ENDS), max_size=12).map(
 )
 
 
+@settings(deadline=None)
 @given(stream=STREAMS, cuts=st.lists(st.integers(0, 200), max_size=8))
 def test_any_split_of_the_bytes_gives_the_same_events(stream: bytes, cuts: list[int]) -> None:
     edges = [0, *sorted(cut for cut in cuts if cut < len(stream)), len(stream)]
@@ -84,6 +85,7 @@ def test_any_split_of_the_bytes_gives_the_same_events(stream: bytes, cuts: list[
     assert parsed(*(stream[i : i + 1] for i in range(len(stream)))) == parsed(stream)
 
 
+@settings(deadline=None)
 @given(stream=STREAMS)
 def test_line_ends_do_not_change_the_events(stream: bytes) -> None:
     plain = stream.replace(b"\r\n", b"\n").replace(b"\r", b"\n")

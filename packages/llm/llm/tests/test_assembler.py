@@ -24,7 +24,7 @@ from dsh_llm import (
     Usage,
     UsageChunk,
 )
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 
@@ -153,6 +153,7 @@ CHUNKS = st.one_of(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(CHUNKS, max_size=20))
 def test_there_are_never_more_blocks_than_indexes(chunks: list[StreamChunk]) -> None:
     assembler = assembled(*chunks)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ._config import Profile
     from ._translate import Translator
-    from ._transport import Transport
+    from ._transport import Exchange, Transport
 
 _IDLE: Final = "LLM_STREAM_IDLE"
 _TOTAL: Final = "LLM_STREAM_TOTAL"
@@ -57,7 +57,7 @@ class ResponseStream(AsyncIterator[StreamChunk]):
         self._owned = ExitStack()
         self._watchdog: IdleWatchdog | None = None
         self._translator: Translator | None = None
-        self._response: httpx.Response | None = None
+        self._exchange: Exchange | None = None
         self._body: AsyncIterator[bytes] | None = None
 
     async def __anext__(self) -> StreamChunk:
@@ -133,7 +133,8 @@ class ResponseStream(AsyncIterator[StreamChunk]):
         watchdog = self._watchdog = enter(
             IdleWatchdog(bounded, self._profile.idle_timeout_ms, _IDLE)
         )
-        response = self._response = await self._head(body, watchdog)
+        self._exchange = await self._head(body, watchdog)
+        response = self._exchange.response
         self._owned.callback(watchdog.signal.on_abort(lambda: _break(response)))
         # Asked for identity, a server may compress all the same. Else the stream is read without
         # httpx's own layers, which cost more than all the parsing here.
@@ -142,7 +143,7 @@ class ResponseStream(AsyncIterator[StreamChunk]):
         self._body = aiter(stream if plain else response.aiter_bytes())
         await self._check(response)
 
-    async def _head(self, body: bytes, watchdog: IdleWatchdog) -> httpx.Response:
+    async def _head(self, body: bytes, watchdog: IdleWatchdog) -> Exchange:
         """Send the request; what the signal says breaks it off."""
         import anyio
 
@@ -195,14 +196,16 @@ class ResponseStream(AsyncIterator[StreamChunk]):
 
     async def _release(self, *, complete: bool) -> None:
         body, self._body = self._body, None
-        response, self._response = self._response, None
-        if response is None:
+        exchange, self._exchange = self._exchange, None
+        if exchange is None:
             return
-        if complete and body is not None:
-            await _drain(body)
-        if body is not None:
-            await body.aclose()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType] - httpx's generators
-        await response.aclose()
+        try:
+            if body is not None and complete:
+                await _drain(body)
+            if body is not None:
+                await body.aclose()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType] - httpx's generators
+        finally:
+            await exchange.dispose()
 
 
 def _break(response: httpx.Response) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import resource
 import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from dsh_cordis import ConfigError, Context
 from dsh_session import SESSIONS, SessionHeader, SessionMeta, SessionStore
 from dsh_session_persistence import (
+    SESSION_PERSISTENCE,
     SessionFormatUnsupportedError,
     SessionPersistenceCorruptionError,
     SessionPersistenceError,
@@ -156,6 +158,49 @@ async def test_a_place_that_cannot_be_written_to_is_an_error_that_names_it(parts
         parts.start()(session)
         with pytest.raises(SessionPersistenceError, match="/proc/self/sessions"):
             await ctx[SESSIONS].flush(session)
+
+
+@contextmanager
+def nobody_may_write(directory: Path) -> Iterator[None]:
+    """Everything below is readable only, also for a test that runs as root."""
+    paths = [directory, *directory.rglob("*")]
+    for path in paths:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+        for path in paths:
+            path.chmod(0o700 if path.is_dir() else 0o600)
+
+
+async def test_with_a_read_only_home_stored_sessions_stay_readable(parts: Any) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        home = Path(directory)
+        async with Context() as ctx:
+            await ctx.plugin(SessionStore)
+            await ctx.plugin(JsonlSessionPersistence, {"root": directory})
+            store, storage = ctx[SESSIONS], ctx[SESSION_PERSISTENCE]
+            old = store.prepare("old")
+            detach = store.enter(old)
+            store.announce(old)
+            parts.start()(old)
+            await store.flush(old)
+            detach()
+            await storage.read_from("old", 0)
+            with nobody_may_write(home):
+                assert [header.id for header in await storage.list()] == ["old"]
+                assert len((await storage.inspect("old")).events) == 4
+                for work in (storage.prepare("old"), storage.load("old")):
+                    assert await code_of(work) == "STORAGE_READ_ONLY"
+                new = store.create("new")
+                parts.start()(new)
+                assert await code_of(store.flush(new)) == "STORAGE_READ_ONLY"
+            assert await store.flush(new)
+            assert len((await storage.load("old")).events) == 4
 
 
 async def test_a_root_that_is_a_file_is_refused_at_once(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NoReturn, cast
 
 import msgspec
 from dsh_cordis import CordisError
@@ -12,8 +12,7 @@ from msgspec import UNSET
 
 from ._envelope import SessionEvent
 from ._errors import SessionError
-from ._header import MAX_SAFE_INTEGER
-from ._surface import SURFACE_TYPES, SurfaceManager
+from ._surface import SurfaceManager
 from ._view import AnyEvent
 from ._vocabulary import (
     ASSISTANT_MESSAGE,
@@ -34,20 +33,21 @@ def replay_seed(events: list[AnyEvent], surface: SurfaceManager) -> None:
 
     Raises `SessionError` with code `INVALID_SEED` naming the index of the first offender.
     """
-    for index, event in enumerate(events):
-        try:
-            _check_envelope(event, index)
-            check = _CHECKS.get(event.type)
-            if check is not None:
-                check(event.data)
-            if event.type in SURFACE_TYPES or event.surface_op is not None:
-                surface.apply(event, surface.check(event))
-            elif event.source_event_seqs is not None:
-                surface.check(event)
-        except (CordisError, msgspec.DecodeError, ValueError, AttributeError) as error:
-            raise SessionError(
-                f"event {index} of the seed cannot be used: {error}", code="INVALID_SEED"
-            ) from error
+    index = 0
+    try:
+        for index, event in enumerate(events):
+            if (
+                event.__class__ is not SessionEvent
+                or event.seq != index
+                or type(event.time) is not int
+            ):
+                _refuse(event, index)
+            if event.type in _SPECIAL or event.surface_op or event.source_event_seqs is not None:
+                _replay(event, surface)
+    except (CordisError, msgspec.DecodeError, ValueError, AttributeError) as error:
+        raise SessionError(
+            f"event {index} of the seed cannot be used: {error}", code="INVALID_SEED"
+        ) from error
 
 
 def check_retired(name: str) -> None:
@@ -56,14 +56,21 @@ def check_retired(name: str) -> None:
         raise SessionError(f"event type {name!r} is retired", code="RETIRED_EVENT")
 
 
-def _check_envelope(event: object, index: int) -> None:
+def _refuse(event: object, index: int) -> NoReturn:
     if not isinstance(event, SessionEvent):
         raise ValueError(f"it is a {type(event).__name__}, not a SessionEvent")  # noqa: TRY004 - all offences leave as one error
-    if event.seq != index:
-        raise ValueError(f"its seq is {event.seq}, expected {index}")
-    if type(event.time) is not int or abs(event.time) > MAX_SAFE_INTEGER:
-        raise ValueError(f"its time is {event.time!r}, not epoch milliseconds")
+    found = cast("AnyEvent", event)
+    if found.seq != index:
+        raise ValueError(f"its seq is {found.seq}, expected {index}")
+    raise ValueError(f"its time is {found.time!r}, not epoch milliseconds")
+
+
+def _replay(event: AnyEvent, surface: SurfaceManager) -> None:
     check_retired(event.type)
+    check = _CHECKS.get(event.type)
+    if check is not None:
+        check(event.data)
+    surface.apply(event, surface.check(event))
 
 
 def _check_message(message: Message, role: str) -> None:
@@ -124,3 +131,6 @@ _CHECKS: Final[dict[str, Callable[[Any], None]]] = {
     TOOL_RESULT.name: _check_result,
     USER_MESSAGE.name: _check_user,
 }
+
+_SPECIAL: Final = frozenset(_CHECKS) | RETIRED_TYPES
+"""The types that need more than a look at their envelope; most of a log is not of these."""

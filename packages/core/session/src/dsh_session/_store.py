@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from dsh_cordis import Disposer, Emit, Parallel, Service, ServiceKey
 from dsh_llm import SessionId
 from dsh_scope import scope_of, scope_target
@@ -19,16 +20,11 @@ if TYPE_CHECKING:
     from dsh_cordis import Context, Target
 
 
-class SessionAppended:
+class SessionAppended(msgspec.Struct, frozen=True, eq=False, gc=False):
     """An event was added to a session."""
 
-    __slots__ = ("event", "session")
     session: Session
     event: AnyEvent
-
-    def __init__(self, session: Session, event: AnyEvent) -> None:
-        self.session = session
-        self.event = event
 
 
 SESSIONS = ServiceKey["SessionStore"]("sessions")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import os
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -15,6 +12,7 @@ from dsh_session_persistence import (
     DecodedRecords,
     SessionPersistenceCorruptionError,
     StoredLog,
+    collector_off,
     decode_records,
 )
 
@@ -23,7 +21,8 @@ from ._header import decode_header
 from ._layout import ZSTD_NAME
 
 _RETRIES: Final = 4
-_HEAD_BYTES: Final = 65536
+_HEAD_BYTES: Final = 4096
+"""Enough for nearly every header."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ def read_artifact(path: Path, types: SessionEventTypes) -> Artifact:
     Raises `SessionPersistenceCorruptionError` or `SessionFormatUnsupportedError` for the header.
     """
     data = read_stable(path)
-    with _collector_off():
+    with collector_off():
         read = _read_zstd if path.name == ZSTD_NAME else _read_raw
         return read(path, data, types)
 
@@ -174,15 +173,3 @@ def _described(path: Path, decoded: DecodedRecords) -> str | None:
 def _revision(descriptor: int) -> tuple[int, ...]:
     stat = os.fstat(descriptor)
     return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
-
-
-@contextmanager
-def _collector_off() -> Generator[None]:
-    """A hundred thousand new objects, none of them garbage: looking for it doubles the time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

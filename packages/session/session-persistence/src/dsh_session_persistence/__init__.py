@@ -9,7 +9,7 @@ from ._errors import (
     SessionPersistenceError,
     storage_error,
 )
-from ._records import DecodedRecords, decode_records, encode_records
+from ._records import DecodedRecords, collector_off, decode_records, encode_records
 from ._service import SESSION_PERSISTENCE, PersistenceOptions, SessionPersistence
 
 # More than a dozen names: the second half is what a backend is written with.
@@ -26,6 +26,7 @@ __all__ = (
     "StoredLocation",
     "StoredLog",
     "StoredSession",
+    "collector_off",
     "decode_records",
     "encode_records",
     "storage_error",

@@ -19,6 +19,7 @@ from ._errors import (
     SessionPersistenceCorruptionError,
     SessionPersistenceError,
 )
+from ._records import collector_off
 
 
 def check_readable(
@@ -39,9 +40,10 @@ def check_readable(
 def restored(stored: StoredLog) -> Session:
     """The session of a sound log. Raises `SessionPersistenceCorruptionError`."""
     try:
-        return Session.from_restore(
-            stored.header.id, seed=list(stored.events), header=stored.header
-        )
+        with collector_off():
+            return Session.from_restore(
+                stored.header.id, seed=list(stored.events), header=stored.header
+            )
     except SessionError as error:
         raise SessionPersistenceCorruptionError(
             f"session {stored.header.id!r} cannot be used: {error}"

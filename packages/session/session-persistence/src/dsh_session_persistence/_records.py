@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Annotated, Any, Final, Literal, TypeAlias
@@ -369,3 +371,15 @@ def _unpack(record: _Record) -> tuple[bytes, tuple[int, ...], tuple[str, ...]]:
         head = _tool_head(tool.turn, tool.step, tool.index, tool.id, tool.name)
         return head, tool.dt, tool.args
     raise ValueError(f"{record.type!r} is no kind of row")
+
+
+@contextmanager
+def collector_off() -> Generator[None]:
+    """For loading a log: many new objects, none of them garbage, and looking is what costs."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

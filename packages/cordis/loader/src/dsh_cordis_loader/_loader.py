@@ -17,6 +17,7 @@ from ._tree import (
     ENTRY_META,
     Entry,
     Members,
+    Settle,
     Transaction,
     check_unique,
     combine,
@@ -76,15 +77,23 @@ class Loader(Service):
         async with self._applying:
             transaction = self._transaction()
             members = self._root
+            failed = {entry.fiber for entry in members.walk() if entry_failure(entry)}
+
+            async def rest() -> list[LoaderError]:
+                await self._quiet()
+                # What had failed before is not this change's fault.
+                news = [e for e in members.walk() if e.fiber not in failed]
+                return [failure for e in news if (failure := entry_failure(e)) is not None]
+
             try:
                 transaction.plan(members, rows)
-                await transaction.execute(settle=self._quiet)
+                await transaction.execute(settle=rest)
                 if check is not None and self._alive:
                     check()
             except Exception as error:
                 if not self._alive:
                     return
-                await self._roll_back(transaction, error)
+                await self._roll_back(transaction, rest, error)
                 raise
 
     async def settled(self) -> None:
@@ -117,7 +126,7 @@ class Loader(Service):
         else:
             check_unique(rows)
         members = entry.members = Members(
-            self.ctx, f"{entry.id}:" if nested else entry.id.removesuffix(entry.row.id)
+            self.ctx, f"{entry.id}:" if nested else entry.id.removesuffix(entry.row.id), entry
         )
 
         def forget() -> None:
@@ -148,8 +157,8 @@ class Loader(Service):
     async def _quiet(self) -> None:
         await settle(self._root.walk)
 
-    async def _roll_back(self, transaction: Transaction, error: Exception) -> None:
-        failures = await transaction.undo()
+    async def _roll_back(self, transaction: Transaction, rest: Settle, error: Exception) -> None:
+        failures = await transaction.undo(settle=rest)
         if failures:
             lines = "".join(f"\n  - {failure}" for failure in failures)
             raise LoaderError(

@@ -7,9 +7,9 @@ awaited, and a failure restores what was there.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from dsh_cordis import CordisError, FiberState, ServiceKey
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from dsh_cordis import Context, Fiber
 
     from ._scope import ExpressionScope
+
+Settle: TypeAlias = Callable[[], Awaitable[list[LoaderError]]]
+"""Waits until the tree is at rest and returns what failed in it meanwhile."""
 
 ENTRY_META: Final = "loader_entry"
 """Context attribute that holds the entry a plugin was mounted for."""
@@ -57,15 +60,30 @@ class Entry:
 class Members:
     """The entries of one list of rows, mounted in one context."""
 
-    __slots__ = ("ctx", "entries", "prefix")
+    __slots__ = ("ctx", "entries", "owner", "prefix")
     ctx: Context
     prefix: str
     entries: dict[str, Entry]
+    owner: Entry | None
+    """The group or include that holds them; None for the root list."""
 
-    def __init__(self, ctx: Context, prefix: str) -> None:
+    def __init__(self, ctx: Context, prefix: str, owner: Entry | None = None) -> None:
         self.ctx = ctx
         self.prefix = prefix
         self.entries = {}
+        self.owner = owner
+
+    @property
+    def running(self) -> bool:
+        """Whether rows can be mounted here. A group that stopped mounts its rows when it returns."""
+        owner = self.owner
+        if owner is None:
+            return True
+        return (
+            owner.members is self
+            and owner.fiber is not None
+            and owner.fiber.state in (FiberState.LOADING, FiberState.ACTIVE)
+        )
 
     def walk(self) -> list[Entry]:
         """Every entry, parents before what they hold."""
@@ -170,20 +188,22 @@ class Transaction:
 
     # -- executing ------------------------------------------------------------------------------
 
-    async def execute(self, *, settle: Callable[[], Any] | None = None) -> None:
-        """Do what was planned. Raises LoaderError after undoing it all if a row fails.
+    async def execute(self, *, settle: Settle | None = None) -> None:
+        """Do what was planned. Raises LoaderError if a row fails; `undo` then takes it back.
 
-        `settle` is awaited before the outcomes are read: a row may start late, when another one
-        has provided what it waits for.
+        `settle` waits for the whole tree and tells what failed in it: a row may start late, when
+        another one has provided what it waits for.
         """
         self._started = True
         leaving = [c for c in self._changes if c.kind in (_Kind.REMOVE, _Kind.REPLACE)]
         for change in leaving:
             change.touched = change.entry.fiber is not None
+        for change in self._changes:
+            # Before anything moves: a group that starts meanwhile reads its rows here.
+            change.entry.row = change.row
         await self._dispose([change.entry for change in leaving])
         failures: list[LoaderError] = []
         for change in self._changes:
-            change.entry.row = change.row
             if change.kind in (_Kind.ADD, _Kind.REPLACE):
                 change.entry.plugin = change.plugin
                 self._mount(change, failures)
@@ -192,32 +212,35 @@ class Transaction:
                 await self._update(change, failures)
         await self._outcomes(failures)
         if settle is not None and not failures:
-            await settle()
-            await self._outcomes(failures)
+            failures.extend(await settle())
         if failures:
             raise combine(failures)
 
-    async def undo(self) -> list[LoaderError]:
-        """Put everything back; returns what could not be."""
+    async def undo(self, *, settle: Settle) -> list[LoaderError]:
+        """Put everything back and wait until it rests; returns what could not be."""
         for members, entries in reversed(self._old):
             members.entries = entries
         failures: list[LoaderError] = []
         if not self._started:
             return failures
         self._action = "rollback"
+        for change in self._changes:
+            change.entry.row, change.entry.plugin = change.old_row, change.old_plugin
         added = (_Kind.ADD, _Kind.REPLACE)
         await self._dispose([c.entry for c in reversed(self._changes) if c.kind in added])
         for change in self._changes:
-            change.entry.row, change.entry.plugin = change.old_row, change.old_plugin
             if change.kind in (_Kind.REMOVE, _Kind.REPLACE) and change.touched:
                 self._mount(change, failures)
             elif change.kind is _Kind.UPDATE and change.touched:
                 await self._update(change, failures)
         await self._outcomes(failures)
-        return failures
+        late = await settle()
+        return failures or late
 
     def _mount(self, change: _Change, failures: list[LoaderError]) -> None:
         entry, row = change.entry, change.entry.row
+        if not change.members.running:
+            return
         try:
             entry.fiber = change.members.ctx.extend(**{ENTRY_META: entry}).plugin(
                 entry.plugin,
@@ -237,7 +260,7 @@ class Transaction:
 
     async def _update(self, change: _Change, failures: list[LoaderError]) -> None:
         fiber = change.entry.fiber
-        if fiber is None:
+        if fiber is None or not change.members.running:
             return
         change.touched = True
         try:

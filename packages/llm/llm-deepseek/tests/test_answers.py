@@ -116,6 +116,7 @@ async def test_empty_chunks_null_parts_and_comments_are_no_content(
         .raw(frame(delta={"content": None, "role": None, "tool_calls": None}, finish_reason="stop"))
         .raw('{"choices":[],"usage":{"prompt_tokens":10,"completion_tokens":null}}')
         .raw('{"choices":[],"usage":null,"x_vendor":{"a":[1]}}')
+        .raw('{"choices":[],"usage":{}}')
         .finish(None)
     )
     model = await mount(await serve_model([reply]))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 from datetime import UTC, datetime, timedelta
@@ -52,6 +53,18 @@ async def test_the_providers_words_and_request_id_are_kept(serve_model: Any, mou
     model = await mount(await serve_model([reply]))
     failure = await model.failure()
     assert (failure.message, failure.request_id) == ("temperature is 9", "r-7")
+
+
+async def test_a_refusal_whose_body_breaks_off_is_still_that_refusal(mount: Any) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 99\r\n\r\nno")
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        model = await mount(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        failure = await model.failure()
+    assert (failure.code, failure.status) == ("AUTH", 401)
 
 
 @pytest.mark.parametrize(

@@ -162,8 +162,12 @@ class ResponseStream(AsyncIterator[StreamChunk]):
         if status == 200 and "json" not in kind and "html" not in kind:
             return
         read = bytearray()
-        while len(read) < MAX_BODY_BYTES and (data := await self._read()) is not None:
-            read += data
+        # The status has said what matters; a body that breaks off only says less.
+        with suppress(import_httpx().HTTPError):
+            while len(read) < MAX_BODY_BYTES and (data := await self._read()) is not None:
+                read += data
+        if self._watchdog is not None and self._watchdog.signal.aborted:
+            raise self._broken_off()
         if status == 200:
             raise body_error(bytes(read))
         raise http_error(status, headers, bytes(read), api_key_env=self._profile.api_key_env)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from dsh_llm import (
     BlockEnd,
@@ -30,6 +30,9 @@ from ._wire import TextRepair, WireCall, WireChunk, WireDelta, WireUsage, clean
 
 if TYPE_CHECKING:
     from dsh_llm import FinishReason, StreamChunk
+
+
+_NO_USAGE: Final = WireUsage()
 
 
 class _Streamed:
@@ -68,7 +71,7 @@ class Translator:
             return
         if chunk.error:
             raise stream_error(chunk.error)
-        if chunk.usage is not None:
+        if chunk.usage is not None and chunk.usage != _NO_USAGE:
             self._usage = chunk.usage
         for choice in chunk.choices or ():
             if choice is None or choice.index:

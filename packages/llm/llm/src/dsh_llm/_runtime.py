@@ -194,7 +194,9 @@ class LlmRuntime(Service):
         """
         if provider is not None:
             route = self._routes.get(provider)
-            return route.adapter.readiness(provider) if route else _no_adapter(provider).failure
+            if route is None:
+                return _no_adapter(provider, self._routes).failure
+            return route.adapter.readiness(provider)
         first: LlmFailure | None = None
         for name, route in self._routes.items():
             reason = route.adapter.readiness(name)
@@ -287,6 +289,6 @@ async def _model_info(
     return info
 
 
-def _no_adapter(provider: Provider, known: Iterable[Provider] = ()) -> LlmError:
+def _no_adapter(provider: Provider, known: Iterable[Provider]) -> LlmError:
     there = ", ".join(known) or "none"
     return LlmError(f"no adapter for provider {provider!r}; there is {there}", code="NO_ADAPTER")

@@ -5,6 +5,9 @@ Another interpreter: `nox -s tests --force-python 3.13`. Arguments after `--` go
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import nox
 from nox.command import CommandFailed
 
@@ -12,6 +15,8 @@ nox.needs_version = ">=2025.2"
 nox.options.default_venv_backend = "uv"
 nox.options.sessions = ["tests"]
 nox.options.error_on_missing_interpreters = True
+
+VERSION = re.compile(r"\d+\.\d+\.\d+(?:(?:a|b|rc)\d+)?(?:\.post\d+)?(?:\.dev\d+)?")
 
 
 def sync(session: nox.Session, group: str) -> None:
@@ -60,5 +65,21 @@ def types(session: nox.Session) -> None:
 @nox.session(python=False)
 def version(session: nox.Session) -> None:
     """Give every distribution one version: `nox -s version -- X.Y.Z`."""
-    session.run("python", "tools/set_version.py", *session.posargs)
+    if len(session.posargs) != 1 or not VERSION.fullmatch(session.posargs[0]):
+        session.error("one version, please: X.Y.Z (also X.Y.ZrcN, X.Y.Z.postN, X.Y.Z.devN)")
+    count = set_version(Path(__file__).parent, session.posargs[0])
+    session.log(f"{count} pyprojects have version {session.posargs[0]}")
     session.run("uv", "lock", external=True)
+
+
+def set_version(root: Path, new: str) -> int:
+    """Write `new` into every pyproject below `root`, members and pins of siblings; their number."""
+    pyprojects = [root / "pyproject.toml"]
+    for pattern in ("packages/*/*", "bundles/*", "profiles/*"):
+        pyprojects += sorted(root.glob(f"{pattern}/pyproject.toml"))
+    for pyproject in pyprojects:
+        text = pyproject.read_text("utf-8")
+        text = re.sub(r'(?m)^version = "[^"]*"$', f'version = "{new}"', text, count=1)
+        text = re.sub(r'"(dsh-[a-z0-9-]+(?:\[[a-z0-9,-]+\])?)==[^";]*', rf'"\1=={new}', text)
+        pyproject.write_text(text, "utf-8")
+    return len(pyprojects)

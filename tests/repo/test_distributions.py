@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.util
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -143,37 +143,35 @@ def copy_pyprojects(members: list[Any], root: Path, target: Path) -> list[Path]:
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes((source / "pyproject.toml").read_bytes())
         copies.append(copy)
-    tool = target / "tools" / "set_version.py"
-    tool.parent.mkdir()
-    tool.write_bytes((root / "tools" / "set_version.py").read_bytes())
     return copies
 
 
-def set_version(target: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(target / "tools" / "set_version.py"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+@pytest.fixture(scope="module")
+def noxfile(root: Path) -> Any:
+    spec = importlib.util.spec_from_file_location("dsh_noxfile", root / "noxfile.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def test_the_version_tool_changes_versions_and_pins_and_nothing_else(
-    members: list[Any], root: Path, workspace: dict[str, Any], tmp_path: Path
+def test_a_new_version_changes_versions_and_pins_and_nothing_else(
+    members: list[Any], root: Path, workspace: dict[str, Any], noxfile: Any, tmp_path: Path
 ) -> None:
     copies = copy_pyprojects(members, root, tmp_path)
     before = [copy.read_text() for copy in copies]
-    assert set_version(tmp_path, "97.98.99rc1").returncode == 0
+    assert noxfile.set_version(tmp_path, "97.98.99rc1") == len(copies)
     after = [copy.read_text() for copy in copies]
     assert all('\nversion = "97.98.99rc1"\n' in text for text in after)
     assert not [
         pin for text in after for pin in re.findall(r'"dsh-[^"]*==(?!97\.98\.99rc1")', text)
     ]
-    set_version(tmp_path, workspace["project"]["version"])
+    noxfile.set_version(tmp_path, workspace["project"]["version"])
     assert [copy.read_text() for copy in copies] == before
 
 
-@pytest.mark.parametrize("arguments", [(), ("1.2",), ("v1.2.3",), ("1.2.3", "4.5.6"), ('1.2.3"',)])
-def test_the_version_tool_refuses_what_is_no_version(
-    members: list[Any], root: Path, tmp_path: Path, arguments: tuple[str, ...]
-) -> None:
-    copies = copy_pyprojects(members, root, tmp_path)
-    before = [copy.read_text() for copy in copies]
-    assert set_version(tmp_path, *arguments).returncode == 2
-    assert [copy.read_text() for copy in copies] == before
+@pytest.mark.parametrize("text", ["", "1.2", "v1.2.3", '1.2.3"', "1.2.3 "])
+def test_what_is_no_version_is_refused(noxfile: Any, text: str) -> None:
+    assert noxfile.VERSION.fullmatch("1.2.3")
+    assert not noxfile.VERSION.fullmatch(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import os
 import subprocess
 import sys
@@ -179,9 +180,11 @@ async def test_raw_streams_nobody_read_are_closed_with_their_owner(
     before = descriptors()
     async with Context() as root:
         await root.plugin(LocalSubprocess)
-        for opened in (True, False):
+        for script, opened in itertools.product(
+            ("seq 1000000", "sleep 300", "true"), (True, False)
+        ):
             spec = SpawnSpec(
-                argv=("bash", "-c", "seq 1000000"),
+                argv=("bash", "-c", script),
                 cwd=str(tmp_path),
                 stdin="pipe",
                 stdout="pipe",
@@ -191,6 +194,10 @@ async def test_raw_streams_nobody_read_are_closed_with_their_owner(
             handle = root[SUBPROCESS].spawn(spec)
             if opened:
                 await handle.opened()
+                assert handle.stdin is not None
+                handle.stdin.write(b"x" * 1_000_000)
+                handle.stdin.close()
+                await handle.exited() if script == "true" else None
         assert len(descriptors()) > len(before)
     await asyncio.sleep(0)  # transports close in the next round of the loop
     assert descriptors() == before

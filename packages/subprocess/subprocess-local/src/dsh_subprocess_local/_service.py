@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
-import shutil
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
@@ -96,5 +95,7 @@ class LocalSubprocess(Subprocess):
 
 
 def _which(command: str, search: str) -> str | None:
+    import shutil  # brings the compression modules, and a boot looks for no program
+
     found = shutil.which(command, path=search)
     return None if found is None else os.path.abspath(found)  # PATH may hold relative directories

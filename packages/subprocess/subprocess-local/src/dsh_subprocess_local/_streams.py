@@ -149,10 +149,12 @@ class RawStreams:
                 pipe.close()
         self._unopened.clear()
         for transport in self._transports:
-            if isinstance(transport, asyncio.WriteTransport):
-                transport.abort()
-            else:
+            if not isinstance(transport, asyncio.WriteTransport):
                 transport.close()
+            elif not transport.is_closing() or transport.get_write_buffer_size():
+                # A writer that was closed waits for its buffer, and nobody may ever read that; one
+                # that is on its way out already cannot be aborted again.
+                transport.abort()
 
 
 class _Notifying(asyncio.StreamReaderProtocol):

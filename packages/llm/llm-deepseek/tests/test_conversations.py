@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from dsh_agent import AgentOptions
-from dsh_agent_loop_testkit import AgentKit, TurnEndedError, agent_kit
+from dsh_agent_loop_testkit import AgentKit, TurnEndedError, agent_kit, assert_no_leaks
 from dsh_cordis_loader import LOADER, Loader, parse_rows, read_yaml
-from dsh_llm import ToolResultBlock, text_of
+from dsh_llm import ToolResultBlock, create_user_message, text_of
 from dsh_llm_mock_server import MockServer, Reply
-from dsh_session import TOOL_CALL, TOOL_RESULT, TurnFailed
+from dsh_session import TOOL_CALL, TOOL_RESULT, ByUser, TurnFailed
 from dsh_tools import tool
 
 pytestmark = pytest.mark.anyio
@@ -171,3 +171,20 @@ async def test_a_failed_attempt_and_its_retry_send_the_same_body(talk: Any) -> N
         assert await t.kit.say("go") == "whole"
         first, second = t.server.requests
         assert first.body == second.body
+
+
+@pytest.mark.parametrize("ending", ["answered", "failed", "cancelled"])
+async def test_a_composition_leaves_nothing_behind(talk: Any, ending: str) -> None:
+    replies = {
+        "answered": [Reply.call("bash", A), Reply.text("done")],
+        "failed": [Reply.text("half").cut()] * 3,
+        "cancelled": [Reply.text("half").stall()],
+    }
+    async with assert_no_leaks():
+        async with talk(*replies[ending]) as t:
+            t.kit.agent.followup(create_user_message("go"))
+            if ending == "cancelled":
+                await t.server.wait_for_request()
+                t.kit.agent.cancel(ByUser())
+            await t.kit.agent.when_idle()
+        await t.server.aclose()

@@ -202,20 +202,24 @@ class ResponseWriter:
         self._streaming = True
 
     async def _flush(self, last: bytes = b"") -> None:
-        data = b"".join(self._pending)
-        self._pending.clear()
+        frames = self._pending
+        self._pending = []
         self._pending_bytes = 0
-        if (data or last) and not self._streaming:
+        if (frames or last) and not self._streaming:
             self._open(HTTPStatus.OK, {})
-        size = self._split_bytes or len(data)
-        for start in range(0, len(data), max(size, 1)):
-            piece = data[start : start + size]
-            self._writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
-            if self._split_bytes is not None:
-                await self._writer.drain()
+        if self._split_bytes is not None:
+            await self._write_split(b"".join(frames), self._split_bytes)
+        else:
+            # One HTTP chunk for each frame, as providers send them, in one write for all of them.
+            self._writer.write(b"".join(_http_chunk(frame) for frame in frames))
         if last:
             self._writer.write(last)
         await self._writer.drain()
+
+    async def _write_split(self, data: bytes, size: int) -> None:
+        for start in range(0, len(data), size):
+            self._writer.write(_http_chunk(data[start : start + size]))
+            await self._writer.drain()
 
     async def _client_left(self, seconds: float | None) -> bool:
         try:
@@ -239,3 +243,7 @@ class ResponseWriter:
 
 
 _CODES: Final = frozenset(int(status) for status in HTTPStatus)
+
+
+def _http_chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)

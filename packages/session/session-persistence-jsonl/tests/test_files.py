@@ -227,6 +227,29 @@ async def test_a_log_that_someone_else_changed_is_not_written_to(
         assert await code_of(process.sessions.flush(session)) == "STORAGE_FAILED"
 
 
+async def test_reading_a_live_log_does_not_excuse_a_foreign_change(
+    opened: Any, root: Path, parts: Any
+) -> None:
+    async with opened() as process:
+        session = process.sessions.create("s", meta=parts.cwd)
+        await process.write(session, parts.start())
+        (path,) = root.rglob("session.jsonl.zstd")
+        path.write_bytes(path.read_bytes() + b"\x28\xb5")
+        assert len(await process.storage.read_from("s", 0)) == 2
+        parts.deltas(1)(session)
+        assert await code_of(process.sessions.flush(session)) == "SESSION_CHANGED"
+
+
+async def test_a_header_longer_than_usual_is_read(opened: Any, parts: Any) -> None:
+    cwd = "/" + "x" * 9000
+    async with opened() as process:
+        session = process.sessions.create("s", meta=SessionMeta(cwd=cwd))
+        await process.write(session, parts.start())
+    async with opened() as process:
+        assert [header.cwd for header in await process.storage.list()] == [cwd]
+        assert len((await process.storage.load("s")).events) == 4
+
+
 async def test_a_log_that_appears_meanwhile_is_not_overwritten(
     opened: Any, root: Path, parts: Any
 ) -> None:

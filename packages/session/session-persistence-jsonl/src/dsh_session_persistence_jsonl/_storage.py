@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar, TypeVarTuple
 
 import msgspec
 from dsh_cordis import ConfigError
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+
+_THREADS: Final = 4
 
 
 class JsonlConfig(PersistenceOptions, frozen=True, rename="camel", kw_only=True):
@@ -80,6 +83,8 @@ class JsonlBackend(SessionBackend):
         self._pack = config.pack_chunks
         self._types = types
         self._writers: dict[str, _Writer] = {}
+        # Its own: what else runs in the loop's threads must not keep a checkpoint waiting.
+        self._threads = ThreadPoolExecutor(_THREADS, "dsh-sessions")
 
     def locate(self, header: SessionHeader) -> StoredLocation:
         """The session's file."""
@@ -87,46 +92,50 @@ class JsonlBackend(SessionBackend):
 
     async def find(self, session_id: str) -> SessionHeader | None:
         """The stored header, after checking that it stands where it belongs."""
-        return await _in_thread(self._find, session_id)
+        return await self._in_thread(self._find, session_id)
 
     async def load_stored(self, session_id: str) -> StoredLog | None:
         """The whole log."""
-        artifact = await _in_thread(self._load, session_id)
+        artifact = await self._in_thread(self._load, session_id)
         return None if artifact is None else artifact.log
 
     async def lock(self, header: SessionHeader) -> Callable[[], None]:
         """Hold `session.lock` in the session's directory."""
-        return await _in_thread(self._lock, header)
+        return await self._in_thread(self._lock, header)
 
     async def append_batch(
         self, header: SessionHeader, events: Sequence[AnyEvent], *, materialized: bool
     ) -> None:
         """One more frame; the first together with the header and the file."""
-        await _in_thread(self._append if materialized else self._create, header, events)
+        await self._in_thread(self._append if materialized else self._create, header, events)
 
     async def commit_repair(
         self, header: SessionHeader, torn: object | None, closers: Sequence[AnyEvent]
     ) -> None:
         """Cut the file where its torn end begins, then append what is kept of that and closers."""
         assert torn is None or isinstance(torn, Torn)
-        await _in_thread(self._repair, header, torn, closers)
+        await self._in_thread(self._repair, header, torn, closers)
 
     async def list(self) -> tuple[SessionHeader, ...]:
         """The headers of all logs below the root."""
-        return await _in_thread(self._list)
+        return await self._in_thread(self._list)
 
     async def read_raw(self, session_id: str) -> RawArtifact | None:
         """The decompressed log, byte for byte, without a torn end."""
-        artifact = await _in_thread(self._load, session_id)
+        artifact = await self._in_thread(self._load, session_id)
         if artifact is None:
             return None
         return RawArtifact(artifact.log.header, RAW_NAME, artifact.text)
 
     async def close(self) -> None:
         """Release every lock."""
+        self._threads.shutdown(wait=False)
         writers, self._writers = self._writers, {}
         for writer in writers.values():
             writer.release()
+
+    async def _in_thread(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call, *args)
 
     # -- in a thread ------------------------------------------------------------------------
 
@@ -150,7 +159,8 @@ class JsonlBackend(SessionBackend):
             artifact = read_artifact(path, self._types)
             check_identity(self._root, path, artifact.log.header, session_id)
         writer = self._writers.get(session_id)
-        if writer is not None:
+        # Only once, right after the lock was taken: later this process itself is appending.
+        if writer is not None and writer.file.size is None:
             writer.file.size = artifact.size
         return artifact
 
@@ -210,10 +220,6 @@ class JsonlSessionPersistence(SessionPersistence):
 
     def __init__(self, ctx: Context, config: JsonlConfig) -> None:
         super().__init__(ctx, config, JsonlBackend(config, ctx[SESSIONS].types))
-
-
-async def _in_thread(call: Callable[[*Ts], T], *args: *Ts) -> T:
-    return await asyncio.get_running_loop().run_in_executor(None, call, *args)
 
 
 @contextmanager

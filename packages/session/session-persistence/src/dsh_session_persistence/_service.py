@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Sequence
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from collections.abc import Generator, Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
 from dsh_cordis import AbortSignal, Disposer, FiberState, Service, ServiceKey
@@ -38,7 +36,8 @@ from ._checks import (
 )
 from ._errors import SessionPersistenceError
 from ._live import LiveLog
-from ._track import Reservation, Track
+from ._track import Reservation, Track, Tracks
+from ._work import finish, unless
 
 if TYPE_CHECKING:
     from dsh_cordis import Context
@@ -72,7 +71,7 @@ class SessionPersistence(Service):
         self._backend = backend
         self._delay_s = options.write_batch_max_delay_ms / 1000
         self._sessions = ctx[SESSIONS]
-        self._tracks: dict[str, Track] = {}
+        self._tracks = Tracks(self._is_live)
         self._live: dict[Session, LiveLog] = {}
 
     def start(self) -> Generator[Disposer]:
@@ -94,7 +93,7 @@ class SessionPersistence(Service):
 
     async def list(self, signal: AbortSignal | None = None) -> tuple[SessionHeader, ...]:
         """The headers of all stored sessions; those without an event are not stored."""
-        return await _unless(signal, self._backend.list)
+        return await unless(signal, self._backend.list)
 
     async def inspect(self, session_id: str, signal: AbortSignal | None = None) -> StoredSession:
         """A session as it would be after repair, changing nothing; a live one as it is now.
@@ -105,8 +104,8 @@ class SessionPersistence(Service):
         session = self._sessions.get(session_id)
         if session is not None:
             return StoredSession(session.header, tuple(session.events))
-        async with self._exclusive(session_id, signal):
-            stored = await _unless(signal, lambda: self._stored(session_id))
+        async with self._tracks.exclusive(session_id, signal):
+            stored = await unless(signal, lambda: self._stored(session_id))
         if stored.damage is None:
             stored.events.extend(interrupted_turn_closers(stored.events))
             restored(stored)
@@ -123,8 +122,8 @@ class SessionPersistence(Service):
             raise SessionPersistenceError(
                 f"cannot read from event {from_seq}: they count from 0", code="INVALID_SEQ"
             )
-        async with self._exclusive(session_id, signal):
-            stored = await _unless(signal, lambda: self._stored(session_id))
+        async with self._tracks.exclusive(session_id, signal):
+            stored = await unless(signal, lambda: self._stored(session_id))
         if stored.damage is not None:
             raise corrupt(session_id, stored.damage)
         return tuple(stored.events[from_seq:])
@@ -138,14 +137,14 @@ class SessionPersistence(Service):
         session = self._sessions.get(session_id)
         if session is not None:
             return await self._load_live(session)
-        async with self._exclusive(session_id, None) as track:
+        async with self._tracks.exclusive(session_id, None) as track:
             stored = await self._stored(session_id)
             if not _needs_repair(stored):
                 restored(stored)
                 return StoredSession(stored.header, tuple(stored.events))
             had_lock = track.unlock is not None
             try:
-                stored, _ = await self._finish(lambda: self._repaired(track, stored.header))
+                stored, _ = await finish(self.own, lambda: self._repaired(track, stored.header))
             finally:
                 if not had_lock:
                     track.let_go()
@@ -158,7 +157,7 @@ class SessionPersistence(Service):
 
     async def read_raw(self, session_id: str) -> RawArtifact | None:
         """The log as text, without a torn end; None if absent."""
-        async with self._exclusive(session_id, None):
+        async with self._tracks.exclusive(session_id, None):
             return await self._backend.read_raw(session_id)
 
     # -- writing ----------------------------------------------------------------------------
@@ -169,8 +168,8 @@ class SessionPersistence(Service):
         Raises `SESSION_EXISTS`; `SessionError` for an unusable header, which leaves the id free.
         """
         checked_header(header, header.id)
-        async with self._exclusive(header.id, None) as track:
-            if not self._free(track) or await self._backend.find(header.id) is not None:
+        async with self._tracks.exclusive(header.id, None) as track:
+            if not track.free or await self._backend.find(header.id) is not None:
                 raise taken(header.id)
             track.header = header
 
@@ -181,24 +180,23 @@ class SessionPersistence(Service):
         `SEQ_MISMATCH`, `SESSION_LIVE`, `SESSION_RESERVED`, `SESSION_NOT_FOUND`, `SESSION_LOCKED`.
         """
         batch = tuple(events)
-        known = self._tracks.get(session_id)
-        if known is not None and known.reservation is not None:
+        if self._tracks.reserved(session_id):
             raise SessionPersistenceError(
                 f"session {session_id!r} is being resumed", code="SESSION_RESERVED"
             )
         if self._sessions.get(session_id) is not None:
             raise live_error(session_id)
-        async with self._exclusive(session_id, None) as track:
+        async with self._tracks.exclusive(session_id, None) as track:
             if track.header is None:
                 header = await self._backend.find(session_id)
                 if header is None:
                     raise not_found(session_id)
-                stored, _ = await self._finish(lambda: self._repaired(track, header))
+                stored, _ = await finish(self.own, lambda: self._repaired(track, header))
                 track.header, track.durable = stored.header, len(stored.events)
                 track.materialized = True
             check_continues(batch, track.durable)
             if batch:
-                await self._finish(lambda: self._write(track, batch))
+                await finish(self.own, lambda: self._write(track, batch))
 
     async def prepare(
         self, session_id: str, signal: AbortSignal | None = None
@@ -210,16 +208,16 @@ class SessionPersistence(Service):
         `SESSION_FORMAT_UNSUPPORTED`.
         """
         while True:
-            async with self._exclusive(session_id, signal) as track:
+            async with self._tracks.exclusive(session_id, signal) as track:
                 reservation = track.reservation
                 if reservation is None:
                     return await self._reserve(track, signal)
-            await _unless(signal, reservation.ended.wait)
+            await unless(signal, reservation.ended.wait)
 
     # -- live sessions ----------------------------------------------------------------------
 
     def _on_created(self, session: Session) -> None:
-        track = self._track(session.id)
+        track = self._tracks.of(session.id)
         reservation = track.reservation
         if reservation is not None and reservation.session is not session:
             raise SessionPersistenceError(
@@ -279,10 +277,10 @@ class SessionPersistence(Service):
             if track.live is live:
                 track.live = None
                 track.let_go()
-                self._forget(track)
+                self._tracks.forget(track)
 
     async def _write_live(self, live: LiveLog, events: Sequence[AnyEvent]) -> None:
-        await self._write(self._tracks[live.session.id], events)
+        await self._write(self._tracks.of(live.session.id), events)
 
     async def _bind(self, track: Track, live: LiveLog) -> int:
         """How much of a live session's log is stored already.
@@ -323,11 +321,11 @@ class SessionPersistence(Service):
     async def _reserve(self, track: Track, signal: AbortSignal | None) -> SessionPreparation:
         if self._sessions.get(track.id) is not None:
             raise live_error(track.id)
-        header = await _unless(signal, lambda: self._backend.find(track.id))
+        header = await unless(signal, lambda: self._backend.find(track.id))
         if header is None:
             raise not_found(track.id)
         try:
-            stored, session = await self._finish(lambda: self._repaired(track, header))
+            stored, session = await finish(self.own, lambda: self._repaired(track, header))
             if signal is not None:
                 signal.throw_if_aborted()
         except BaseException:
@@ -340,7 +338,7 @@ class SessionPersistence(Service):
                 track.reservation = None
                 track.let_go()
                 reservation.ended.set()
-                self._forget(track)
+                self._tracks.forget(track)
 
         return SessionPreparation(session, release)
 
@@ -380,70 +378,8 @@ class SessionPersistence(Service):
         track.materialized = True
         track.durable += len(events)
 
-    # -- ids --------------------------------------------------------------------------------
-
-    def _track(self, session_id: str) -> Track:
-        track = self._tracks.get(session_id)
-        if track is None:
-            track = self._tracks[session_id] = Track(session_id)
-        return track
-
-    def _free(self, track: Track) -> bool:
-        return track.header is None and track.live is None and track.reservation is None
-
-    def _forget(self, track: Track) -> None:
-        if track.idle and self._tracks.get(track.id) is track:
-            del self._tracks[track.id]
-
-    @asynccontextmanager
-    async def _exclusive(
-        self, session_id: str, signal: AbortSignal | None
-    ) -> AsyncGenerator[Track]:
-        """The operations of one id, one at a time and in order; failures do not spread."""
-        if signal is not None:
-            signal.throw_if_aborted()
-        track = self._track(session_id)
-        track.users += 1
-        try:
-            while (live := track.live) is not None and not self._is_live(live.session):
-                # Before the chain: the last writes of an ended session may need it.
-                await _unless(signal, live.ended.wait)
-            await _unless(signal, track.chain.acquire)
-            try:
-                yield track
-            finally:
-                track.chain.release()
-        finally:
-            track.users -= 1
-            self._forget(track)
-
     def _is_live(self, session: Session) -> bool:
         return self._sessions.get(session.id) is session
-
-    async def _finish(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Run `work` to its end before the caller's cancellation counts.
-
-        Half a write helps nobody, and what it acquired has to be known to be released.
-        """
-        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-
-        async def run() -> None:
-            try:
-                done.set_result(await work())
-            except Exception as error:  # noqa: BLE001 - handed to the caller
-                done.set_exception(error)
-
-        task: asyncio.Task[Any] = self.own.spawn(run, stop=_let_it_end, name="session write")
-        cancelled: asyncio.CancelledError | None = None
-        while not task.done():
-            try:
-                await asyncio.wait({task})
-            except asyncio.CancelledError as error:
-                cancelled = error
-        if cancelled is not None:
-            done.exception()
-            raise cancelled
-        return done.result()
 
 
 def _needs_repair(stored: StoredLog) -> bool:
@@ -452,15 +388,3 @@ def _needs_repair(stored: StoredLog) -> bool:
         or stored.torn is not None
         or bool(interrupted_turn_closers(stored.events))
     )
-
-
-def _let_it_end() -> None:
-    """Unload waits for writes instead of cancelling them."""
-
-
-async def _unless(signal: AbortSignal | None, work: Callable[[], Awaitable[T]]) -> T:
-    if signal is None:
-        return await work()
-    async with signal.scope():
-        return await work()
-    raise AssertionError("the scope raises if it was left by an abort")

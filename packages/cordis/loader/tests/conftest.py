@@ -17,6 +17,8 @@ PLUGINS = """
 
     from dsh_cordis import Service, ServiceKey
 
+    from dsh_cordis_loader import LOADER
+
     JOURNAL = ServiceKey("journal")
     P = ServiceKey("p")
 
@@ -54,6 +56,17 @@ PLUGINS = """
         for _ in range(3):
             await asyncio.sleep(0)
         return note(ctx, config)
+
+    def runner(ctx, config):
+        journal = ctx.get(JOURNAL)
+
+        async def run():
+            await ctx[LOADER].settled()
+            journal.append("settled")
+
+        ctx.spawn(run, stop=lambda: journal.append("stop"))
+
+    runner.inject = (LOADER,)
 
     def sometimes(ctx, config):
         if config.get("fail"):

@@ -264,6 +264,28 @@ async def test_settled_waits_for_a_change_in_progress(
         assert journal == [("begin", 1), ("up", 1)]
 
 
+async def test_a_row_that_waits_for_the_tree_does_not_hold_up_its_own_end(
+    loader: Loader, rows: Rows, journal: list[object]
+):
+    def refuse() -> None:
+        raise LoaderError("no", code="X")
+
+    with pytest.raises(LoaderError, match="no"):
+        await loader.apply(
+            rows("[{id: r, name: '@runner'}, {id: a, name: '@slowly'}]"), check=refuse
+        )
+    assert loader.entries() == ()
+    assert journal.index("stop") < journal.index("settled")
+
+
+async def test_a_row_that_waits_for_the_tree_goes_on_when_it_rests(
+    loader: Loader, rows: Rows, journal: list[object]
+):
+    await loader.apply(rows("[{id: r, name: '@runner'}, {id: a, name: '@slowly'}]"))
+    await anyio.wait_all_tasks_blocked()
+    assert journal == [("begin", None), ("up", None), "settled"]
+
+
 async def test_rows_start_together_whatever_their_order(
     loader: Loader, rows: Rows, journal: list[object]
 ):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from dsh_cordis import Service, ServiceKey
+from dsh_cordis import FiberState, Internal, Service, ServiceKey
 
 from ._entry_points import EntryPoints, scan_entry_points
 from ._errors import LoaderError
@@ -26,7 +27,7 @@ from ._tree import (
 )
 
 if TYPE_CHECKING:
-    from dsh_cordis import Context, Disposer
+    from dsh_cordis import Context, Disposer, Fiber
 
 LOADER: Final = ServiceKey["Loader"]("loader")
 
@@ -48,6 +49,7 @@ class Loader(Service):
         self._builtins: dict[str, object] = {}
         self._root = Members(ctx, "")
         self._applying = asyncio.Lock()
+        self._changes: set[asyncio.Future[None]] = set()
 
     def builtin(self, name: str, plugin: object) -> Disposer:
         """Make `plugin` the row name `cordis:<name>`; undone with the caller."""
@@ -74,7 +76,7 @@ class Loader(Service):
         raised. Calls are serialised. A plugin's body must not await it: it waits for that body.
         """
         check_unique(rows)
-        async with self._applying:
+        async with self._exclusive():
             transaction = self._transaction()
             members = self._root
             failed = {entry.fiber for entry in members.walk() if entry_failure(entry)}
@@ -99,13 +101,27 @@ class Loader(Service):
     async def settled(self) -> None:
         """Wait until no row is starting or ending; pending rows are fine.
 
-        Raises LoaderError (`APPLY_FAILED`) if rows have failed. A plugin's body must not await it:
-        spawn a task for that.
+        Raises LoaderError (`APPLY_FAILED`) if rows have failed. Returns early when the caller is
+        unloaded meanwhile, since that unload may be what is waited for. A plugin's body must not
+        await it: spawn a task for that.
         """
-        async with self._applying:
-            await self._quiet()
+        caller = self.ctx.fiber
+        leaving: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def notice(fiber: Fiber, _old: FiberState) -> None:
+            if fiber is caller and _leaves(caller) and not leaving.done():
+                leaving.set_result(None)
+
+        if _leaves(caller):
+            return
+        stop_listening = self.ctx.on(Internal.STATUS, notice, unscoped=True)
+        try:
+            while (busy := self._in_flight()) and not leaving.done():
+                await asyncio.wait({*busy, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stop_listening()
         failures = [f for entry in self.entries() if (f := entry_failure(entry)) is not None]
-        if failures:
+        if failures and not leaving.done():
             raise combine(failures)
 
     def entries(self) -> tuple[Entry, ...]:
@@ -142,6 +158,23 @@ class Loader(Service):
             raise
         return forget
 
+    @asynccontextmanager
+    async def _exclusive(self) -> AsyncGenerator[None]:
+        """One change at a time, known to `settled` from the moment that it is asked for."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._changes.add(done)
+        try:
+            async with self._applying:
+                yield
+        finally:
+            self._changes.discard(done)
+            done.set_result(None)
+
+    def _in_flight(self) -> set[asyncio.Future[None]]:
+        """What has to end before the tree is at rest."""
+        fibers = (entry.fiber for entry in self._root.walk())
+        return self._changes | {one.inertia for one in fibers if one and one.inertia}
+
     @property
     def _alive(self) -> bool:
         return self.own.fiber.uid is not None
@@ -164,3 +197,7 @@ class Loader(Service):
             raise LoaderError(
                 f"loader entry rollback failed:{lines}\nafter: {error}", code="ROLLBACK_FAILED"
             ) from error
+
+
+def _leaves(fiber: Fiber) -> bool:
+    return fiber.uid is None or fiber.state is FiberState.UNLOADING

@@ -75,7 +75,7 @@ class Members:
 
     @property
     def running(self) -> bool:
-        """Whether rows can be mounted here. A group that stopped mounts its rows when it returns."""
+        """Whether rows can be mounted here; a group that stopped mounts its rows as it returns."""
         owner = self.owner
         if owner is None:
             return True

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -45,8 +46,6 @@ def ids_of(chunks: list[StreamChunk]) -> list[str]:
 
 
 def frame(**choice: Any) -> str:
-    import json
-
     return json.dumps({"choices": [{"index": 0, **choice}]})
 
 
@@ -208,7 +207,7 @@ async def test_arguments_that_come_as_an_object_are_read_as_their_json(
     call = {"index": "0", "id": "c1", "function": {"name": "bash", "arguments": {"a": 1}}}
     reply = Reply.raw(frame(delta={"tool_calls": [None, call]})).finish("tool_calls")
     model = await mount(await serve_model([reply]))
-    assert calls_of(await model.ask()) == [("bash", '{"a": 1}')]
+    assert calls_of(await model.ask()) == [("bash", '{"a":1}')]
 
 
 async def test_calls_count_although_the_server_says_stop(serve_model: Any, mount: Any) -> None:
@@ -289,6 +288,11 @@ async def test_names_and_arguments_are_repaired_too(serve_model: Any, mount: Any
     assert ids_of(chunks) == ["c\ufffd"]
 
 
+HUGE = json.dumps(
+    {"choices": [{"delta": {"tool_calls": [{"function": {"arguments": {"n": 10**40}}}]}}]}
+)
+
+
 @pytest.mark.parametrize(
     ("reply", "code"),
     [
@@ -302,6 +306,7 @@ async def test_names_and_arguments_are_repaired_too(serve_model: Any, mount: Any
         (Reply.raw("{oops"), "MALFORMED_RESPONSE"),
         (Reply.raw("[1]"), "MALFORMED_RESPONSE"),
         (Reply.raw('{"choices":3}'), "MALFORMED_RESPONSE"),
+        (Reply.raw(HUGE), "MALFORMED_RESPONSE"),
         (Reply.body("<html>login</html>", "text/html"), "MALFORMED_RESPONSE"),
         (Reply.body('{"error":{"message":"busy","code":429}}', "application/json"), "RATE_LIMIT"),
         (Reply.text("half").raw('{"error":{"message":"busy","code":503}}'), "SERVER"),

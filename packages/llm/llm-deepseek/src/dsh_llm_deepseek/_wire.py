@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, Final, cast
 
@@ -135,6 +134,8 @@ class TextRepair:
 
 
 def _repaired(payload: bytes) -> WireChunk | None:
+    import json  # for what msgspec refuses, which is rare
+
     text = payload.decode("utf-8", "replace")
     if not text.strip():
         return None
@@ -145,7 +146,7 @@ def _repaired(payload: bytes) -> WireChunk | None:
         except msgspec.ValidationError:
             # An answer is worth more than the account of its cost.
             return msgspec.convert({**value, "usage": None}, WireChunk, strict=False)
-    except (ValueError, TypeError, RecursionError) as error:
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
         shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
         raise LlmError(
             f"the provider sent what is no chunk of an answer ({error}): {clean(shown)}",
@@ -161,5 +162,5 @@ def _tolerable(value: Any) -> Any:  # noqa: ANN401 - any JSON
         return value
     fields = {key: _tolerable(item) for key, item in cast("dict[str, Any]", value).items()}
     if isinstance(fields.get("arguments"), dict):
-        fields["arguments"] = json.dumps(fields["arguments"], ensure_ascii=False)
+        fields["arguments"] = msgspec.json.encode(cleaned(fields["arguments"])).decode()
     return fields

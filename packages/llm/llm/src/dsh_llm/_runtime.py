@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
 from dsh_cordis import Service
 from msgspec import UNSET, UnsetType
 
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("dsh.llm")
 
 
-@dataclass(frozen=True, slots=True)
-class _Route:
+class _Route(msgspec.Struct, frozen=True, eq=False):
     """One registered provider: everything that a call needs, captured when it registered."""
 
     adapter: Adapter
@@ -79,8 +78,7 @@ class AdapterRegistration:
             self._swap({})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedCall:
+class PreparedCall(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """One request's route, resolved once: later changes of the registry do not touch it."""
 
     config: LlmCallConfig
@@ -91,7 +89,7 @@ class PreparedCall:
     context_window: int | UnsetType
     input_modalities: tuple[str, ...] | UnsetType
     _dispatch: Callable[[GenerateOptions], AsyncIterator[StreamChunk]]
-    _used: list[bool] = field(default_factory=list)
+    _used: list[bool] = msgspec.field(default_factory=list[bool])
 
     def stream(self, options: GenerateOptions) -> AsyncIterator[StreamChunk]:
         """The one dispatch of this call. Failures of the adapter become the last chunk.

@@ -6,5 +6,7 @@ from dsh_cordis import CordisError
 
 
 class HeadlessError(CordisError):
-    """The run cannot start or gave no answer. Codes: `INVALID_TASK`, `NO_TURN`, and the ending of
-    a turn that did not complete, such as `ABORTED`, `BLOCKED`, `MAX_TOKENS`."""
+    """The run cannot start or gave no answer.
+
+    Codes: `INVALID_TASK`, `INVALID_MODEL`, `NO_TURN`, `ABORTED`, `OUTPUT_CLOSED`, `OUTPUT_FAILED`.
+    """

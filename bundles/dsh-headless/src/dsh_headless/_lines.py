@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from dsh_llm import ReasoningBlock, TextBlock, ToolResultBlock, Usage, text_of
 from dsh_llm_retry import LLM_RETRY
-from dsh_lossless_json import FrozenJson, encode
+from dsh_lossless_json import encode
 from dsh_session import (
     ASSISTANT_MESSAGE,
     STEP_END,
@@ -24,10 +24,10 @@ from msgspec import UNSET, UnsetType
 
 
 class _Line(msgspec.Struct, frozen=True, rename="camel", tag_field="type", kw_only=True):
-    pass
+    """What all lines share."""
 
 
-class SessionLine(_Line, tag="session"):
+class SessionLine(_Line, frozen=True, tag="session"):
     """The session and its prompt are on disk."""
 
     session_id: str
@@ -44,7 +44,7 @@ class UsageLine(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     total_tokens: int | UnsetType = UNSET
 
 
-class StatusLine(_Line, tag="status"):
+class StatusLine(_Line, frozen=True, tag="status"):
     """An edge of a turn or step, or a retry."""
 
     phase: Literal["turn_start", "step_start", "retry", "step_end", "turn_end"]
@@ -57,27 +57,27 @@ class StatusLine(_Line, tag="status"):
     reason: TurnEndReason | UnsetType = UNSET
 
 
-class ReasoningLine(_Line, tag="reasoning"):
+class ReasoningLine(_Line, frozen=True, tag="reasoning"):
     """What the model thought, once its message is committed."""
 
     text: str
 
 
-class TextLine(_Line, tag="text"):
+class TextLine(_Line, frozen=True, tag="text"):
     """What the model said, once its message is committed."""
 
     text: str
 
 
-class ToolCallLine(_Line, tag="tool_call"):
+class ToolCallLine(_Line, frozen=True, tag="tool_call"):
     """A call; `input` is the raw text if it is no JSON object."""
 
     call_id: str
     tool: str
-    input: Any
+    input: msgspec.Raw | str
 
 
-class ToolResultLine(_Line, tag="tool_result"):
+class ToolResultLine(_Line, frozen=True, tag="tool_result"):
     """A call's result as the model sees it."""
 
     call_id: str
@@ -85,14 +85,14 @@ class ToolResultLine(_Line, tag="tool_result"):
     result: str
 
 
-class ErrorLine(_Line, tag="error"):
+class ErrorLine(_Line, frozen=True, tag="error"):
     """The run failed."""
 
     code: str
     message: str
 
 
-class FinalLine(_Line, tag="final"):
+class FinalLine(_Line, frozen=True, tag="final"):
     """Always the last line; `text` is empty on failure."""
 
     text: str
@@ -178,14 +178,13 @@ def usage_line(usage: Usage | UnsetType) -> UsageLine | UnsetType:
     )
 
 
-def _call_input(arguments: str) -> FrozenJson:
-    if not arguments:
-        return msgspec.json.decode(b"{}")
+def _call_input(arguments: str) -> msgspec.Raw | str:
     try:
-        value = msgspec.json.decode(arguments)
-    except (msgspec.DecodeError, UnicodeEncodeError):
+        value = msgspec.json.decode(arguments or "{}", type=dict[str, Any])
+        # Encoded again, because the model's own text may hold line breaks.
+        return msgspec.Raw(msgspec.json.encode(value))
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return arguments
-    return value if isinstance(value, dict) else arguments
 
 
 def _result_line(block: ToolResultBlock) -> ToolResultLine:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 from typing import Any, Protocol
 
 from dsh_session import Session, SessionEvent
 
+from ._errors import HeadlessError
 from ._lines import ErrorLine, FinalLine, Line, LineWriter, SessionLine, encode_line
 from ._outcome import Outcome
 
 
 class Output(Protocol):
-    """Told of what happens; writes to stdout. Raises `BrokenPipeError` if nobody reads on."""
+    """Told of what happens; writes to stdout.
+
+    Every method raises `HeadlessError` if that fails: `OUTPUT_CLOSED` if nobody reads on,
+    `OUTPUT_FAILED` for any other reason, such as a full disk.
+    """
 
     def event(self, event: SessionEvent[Any]) -> None:
         """The session logged something."""
@@ -76,7 +83,42 @@ class JsonOutput:
         _write(encode_line(FinalLine(text=outcome.text)))
 
 
+def require_stdout() -> None:
+    """Raises `HeadlessError` if this process was started without a standard output."""
+    if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison] - None when started with it closed
+        raise HeadlessError(
+            "standard output is closed; send it to /dev/null to run without it",
+            code="OUTPUT_CLOSED",
+        )
+
+
+def say(text: str) -> None:
+    """One line of ours on stderr. A stderr that is closed, full or unread changes nothing."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # None when started closed
+        sys.stderr.write(f"dsh: {text}\n")
+        sys.stderr.flush()
+
+
 def _write(data: bytes) -> None:
+    require_stdout()
     # A reader that pauses pauses the run: nothing is dropped and nothing piles up.
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        _abandon()
+        raise HeadlessError("nobody reads standard output any more", code="OUTPUT_CLOSED") from None
+    except OSError as error:
+        _abandon()
+        raise HeadlessError(
+            f"standard output cannot be written: {error.strerror}", code="OUTPUT_FAILED"
+        ) from None
+
+
+def _abandon() -> None:
+    # What could not be written stays in the buffer, and the interpreter would try once more as it
+    # ends, complain, and change the exit status.
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)

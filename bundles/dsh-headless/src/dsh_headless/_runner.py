@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 import uuid
 from typing import Annotated
 
@@ -32,7 +31,7 @@ from msgspec import UNSET, Meta
 
 from ._errors import HeadlessError
 from ._outcome import Outcome, fold_outcome
-from ._output import JsonOutput, Output, TextOutput
+from ._output import JsonOutput, Output, TextOutput, require_stdout, say
 from ._stdin import read_stdin
 
 _log = logging.getLogger("dsh.headless")
@@ -68,6 +67,7 @@ class HeadlessRun:
         self._config = config
         self._stopping = AbortController()
         self._agent: Agent | None = None
+        self._unprinted: HeadlessError | None = None
         self._output: Output = JsonOutput() if config.json else TextOutput()
 
     def stop(self) -> None:
@@ -78,40 +78,54 @@ class HeadlessRun:
 
     async def main(self) -> None:
         """The run from the first check to the exit."""
+        # Taken now: at the end the service may be gone.
         app_exit = self._ctx[APP_EXIT]
+        code: int | None = 1
         try:
-            outcome = await self._run()
+            code = self._finish(await self._outcome())
+        finally:
+            # Whatever happens: a run without an end would keep the process for ever.
+            if code is not None:
+                app_exit(code)
+
+    async def _outcome(self) -> Outcome | None:
+        try:
+            return await self._run()
         except CordisError as error:
-            outcome = Outcome("", error.code, str(error))
-        except BrokenPipeError:
-            outcome = Outcome("", "OUTPUT_CLOSED", "nobody reads standard output any more")
+            return Outcome("", error.code, str(error))
         except Exception as error:  # noqa: BLE001 - containment: a run ends with a line, never a trace
             _log.exception("the run failed")
-            outcome = Outcome("", "UNKNOWN", f"{type(error).__name__}: {error}")
-        app_exit(self._finish(outcome))
+            return Outcome("", "UNKNOWN", f"{type(error).__name__}: {error}")
 
-    def _finish(self, outcome: Outcome) -> int:
+    def _finish(self, outcome: Outcome | None) -> int | None:
+        if outcome is None:
+            return None
         if outcome.code is not None:
-            _say(f"{outcome.code}: {outcome.message}")
+            say(f"{outcome.code}: {outcome.message}")
         try:
             self._output.outcome(outcome)
-        except BrokenPipeError:
+        except HeadlessError as error:
+            if outcome.code is None:
+                say(f"{error.code}: {error}")
             return 1
         return 0 if outcome.code is None else 1
 
-    async def _run(self) -> Outcome:
+    async def _run(self) -> Outcome | None:
+        """The outcome; None if the tree was unloaded before the run could begin."""
         ctx, signal = self._ctx, self._stopping.signal
+        require_stdout()
         default = self._selection()
         self._require_ready(default.provider)
         await ctx[LOADER].settled()
-        signal.throw_if_aborted()
+        if signal.aborted:
+            return None
         task = self._config.task
         if task == "-":
             task = await read_stdin(signal)
         _require_sound(task)
         shell = ctx.get(SHELL)
         if shell is not None and shell.sandbox_mode is None:
-            _say("no sandbox: commands and file changes have your own rights")
+            say("no sandbox: commands and file changes have your own rights")
         agent = self._agent = await self._open_agent(default)
         signal.throw_if_aborted()
         return await self._drive(agent, task)
@@ -125,7 +139,12 @@ class HeadlessRun:
             self._output.stored(session)
             await agent.when_idle()
             await sessions.flush(session)
-        return fold_outcome(session.events[first:])
+        if self._unprinted is not None:
+            raise self._unprinted
+        outcome = fold_outcome(session.events[first:])
+        if outcome.code == "NO_TURN":
+            self._stopping.signal.throw_if_aborted()
+        return outcome
 
     async def _open_agent(self, default: ModelSelection) -> Agent:
         config = self._config
@@ -163,9 +182,12 @@ class HeadlessRun:
         return handle.agent
 
     def _on_event(self, appended: SessionAppended) -> None:
+        if self._unprinted is not None:
+            return
         try:
             self._output.event(appended.event)
-        except BrokenPipeError:
+        except HeadlessError as error:
+            self._unprinted = error
             self.stop()
 
     def _selection(self) -> ModelSelection:
@@ -174,6 +196,10 @@ class HeadlessRun:
         if not wanted:
             return default
         provider, slash, model = wanted.partition("/")
+        if slash and not (provider and model):
+            raise HeadlessError(
+                f"{wanted!r} names no model; write MODEL or PROVIDER/MODEL", code="INVALID_MODEL"
+            )
         # Model names may hold slashes too, so the part before the first has to be a known route.
         routes = {info.provider for info in self._ctx[LLM].list_providers()}
         if slash and provider in routes:
@@ -208,8 +234,3 @@ def _require_sound(task: str) -> None:
         raise HeadlessError(
             f"the task holds the character {bad!r}, which no model accepts", code="INVALID_TASK"
         )
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"dsh: {text}\n")
-    sys.stderr.flush()

@@ -51,7 +51,10 @@ def apply(ctx: Context, config: object) -> None:  # noqa: ARG001 - the plugin fo
         ctx[APP_EXIT](1)
         return
     options = StartupOptions(
-        task=task, json=parsed.json, session_id=parsed.session_id, model=parsed.model
+        task=task,
+        json=parsed.json,
+        session_id=parsed.session_id or "",
+        model=parsed.model or "",
     )
     ctx.provide(HEADLESS_STARTUP, options)
 
@@ -67,9 +70,22 @@ def _parser() -> argparse.ArgumentParser:
         "--json", action="store_true", help="print one JSON object a line, as it happens"
     )
     parser.add_argument(
-        "--session-id", default="", metavar="ID", help="go on with a stored session"
+        "--session-id",
+        type=_not_blank,
+        metavar="ID",
+        help="go on with a stored session",
     )
     parser.add_argument(
-        "--model", default="", metavar="[PROVIDER/]MODEL", help="use this model for the run"
+        "--model",
+        type=_not_blank,
+        metavar="[PROVIDER/]MODEL",
+        help="use this model for the run",
     )
     return parser
+
+
+def _not_blank(value: str) -> str:
+    # An unset variable of a script must not turn "go on" into "begin anew".
+    if not value.strip():
+        raise argparse.ArgumentTypeError("needs a value, got an empty one")
+    return value

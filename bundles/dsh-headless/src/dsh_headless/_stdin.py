@@ -12,6 +12,8 @@ from dsh_cordis import AbortSignal
 from ._errors import HeadlessError
 
 _READ_BYTES: Final = 65_536
+MAX_TASK_BYTES: Final = 16 * 1024 * 1024
+"""Far beyond what any model reads; a stream without end must not fill the memory."""
 
 
 async def read_stdin(signal: AbortSignal) -> str:
@@ -23,20 +25,35 @@ async def read_stdin(signal: AbortSignal) -> str:
     """
     if sys.stdin is None or sys.stdin.closed:  # pyright: ignore[reportUnnecessaryComparison] - None when started with it closed
         raise HeadlessError("stdin is closed; give the task as words", code="INVALID_TASK")
-    descriptor = sys.stdin.fileno()
-    chunks: list[bytes] = []
-    while True:
-        await _readable(descriptor, signal)
-        chunk = os.read(descriptor, _READ_BYTES)
-        if not chunk:
-            break
-        chunks.append(chunk)
     try:
-        return b"".join(chunks).decode("utf-8").strip()
+        task = await _read_all(sys.stdin.fileno(), signal)
+    except OSError as error:
+        raise HeadlessError(
+            f"stdin cannot be read: {error.strerror or error}", code="INVALID_TASK"
+        ) from None
+    try:
+        return task.decode("utf-8").strip()
     except UnicodeDecodeError as error:
         raise HeadlessError(
             f"the task on stdin is not UTF-8 text (byte {error.start})", code="INVALID_TASK"
         ) from None
+
+
+async def _read_all(descriptor: int, signal: AbortSignal) -> bytes:
+    task = bytearray()
+    while True:
+        await _readable(descriptor, signal)
+        try:
+            chunk = os.read(descriptor, _READ_BYTES)
+        except BlockingIOError:  # someone who shares it made it non-blocking and read first
+            continue
+        if not chunk:
+            return bytes(task)
+        task += chunk
+        if len(task) > MAX_TASK_BYTES:
+            raise HeadlessError(
+                f"the task on stdin is longer than {MAX_TASK_BYTES} bytes", code="INVALID_TASK"
+            )
 
 
 async def _readable(descriptor: int, signal: AbortSignal) -> None:

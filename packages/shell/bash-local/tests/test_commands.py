@@ -69,6 +69,17 @@ async def test_without_a_configured_directory_the_process_own_counts(
         assert root[SHELL].resolve(ShellRequest(command="true")).workdir == str(tmp_path)
 
 
+async def test_commands_run_elsewhere_when_the_process_own_directory_is_gone(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = tmp_path / "lost"
+    lost.mkdir()
+    monkeypatch.chdir(lost)
+    lost.rmdir()
+    assert (await run("pwd", workdir="/")).stdout.text == "/\n"
+    assert (await run("pwd")).stdout.text == f"{tmp_path}\n"
+
+
 async def test_a_missing_directory_is_an_error_that_names_it(run: Any) -> None:
     with pytest.raises(SubprocessError, match="'/nowhere' does not exist") as caught:
         await run("true", workdir="/nowhere")

@@ -61,7 +61,7 @@ def ask(command: str, tmp_path: Path) -> tuple[int, str]:
         stdin=other,
         stdout=other,
         stderr=other,
-        env={**os.environ, "HOME": str(tmp_path)},
+        env={**os.environ, "HOME": str(tmp_path), "LC_ALL": "C"},
         start_new_session=True,
     )
     os.close(other)

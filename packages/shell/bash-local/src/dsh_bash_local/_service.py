@@ -70,7 +70,7 @@ class BashLocal(Shell):
         config = self._config
         return ShellSpec(
             command=request.command,
-            workdir=os.path.normpath(os.path.join(os.getcwd(), config.cwd, request.workdir or "")),
+            workdir=_absolute(config.cwd, request.workdir),
             timeout_ms=clamp_timeout(
                 request.timeout_ms,
                 default_ms=config.timeout_ms,
@@ -125,6 +125,14 @@ class BashLocal(Shell):
             signal=signal,
             env=spec.env,
         )
+
+
+def _absolute(base: str, workdir: str | None) -> str:
+    # Not normalized: `link/..` is for the system to resolve.
+    path = os.path.join(base, workdir) if workdir else base
+    if os.path.isabs(path):
+        return path  # and a harness whose own directory was removed still runs commands elsewhere
+    return os.path.join(os.getcwd(), path) if path else os.getcwd()
 
 
 async def _result(

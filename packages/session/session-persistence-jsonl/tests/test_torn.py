@@ -16,6 +16,7 @@ def facts(events: Any) -> list[tuple[Any, ...]]:
     return [(e.type, e.seq, e.time, e.raw) for e in events]
 
 
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("config", [{}, {"compression": "none"}], ids=["zstd", "raw"])
 async def test_a_log_cut_at_any_byte_reopens_with_everything_that_was_durable(
     make: Any, opened: Any, parts: Any, config: Any

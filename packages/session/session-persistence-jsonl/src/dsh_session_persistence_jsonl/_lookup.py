@@ -67,21 +67,30 @@ def list_headers(root: Path, name: str) -> Iterator[SessionHeader]:
     """The headers of all sessions. What cannot be read is logged and left out."""
     seen: set[str] = set()
     for project in _directories(root):
-        for directory in _directories(project):
-            path = directory / name
-            try:
-                refuse_other_layout(project, directory.name, name)
-                header = read_header(path) if path.exists() else None
-            except (CordisError, OSError) as error:
-                _log.warning("left out of the list: %s", error)
-                continue
+        try:
+            directories = _directories(project)
+        except OSError as error:
+            _log.warning("left out of the list: %s", error)
+            continue
+        for directory in directories:
+            header = _listed_header(project, directory, name)
             if header is None:
                 continue
             if header.id in seen:
-                _log.warning("session %r is stored twice, once in %s", header.id, path)
+                _log.warning("session %r is stored twice, once in %s", header.id, directory)
                 continue
             seen.add(header.id)
             yield header
+
+
+def _listed_header(project: Path, directory: Path, name: str) -> SessionHeader | None:
+    path = directory / name
+    try:
+        refuse_other_layout(project, directory.name, name)
+        return read_header(path) if path.exists() else None
+    except (CordisError, OSError) as error:
+        _log.warning("left out of the list: %s", error)
+        return None
 
 
 def _directories(path: Path) -> list[Path]:

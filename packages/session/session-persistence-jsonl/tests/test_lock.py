@@ -185,3 +185,23 @@ async def test_an_old_lock_file_means_nothing(make: Any, opened: Any, parts: Any
     async with opened() as process:
         with await process.storage.prepare("s"):
             assert json.loads(lock.read_text())["pid"] == os.getpid()
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts open files there")
+async def test_sessions_that_ended_leave_nothing_open_or_running(opened: Any, parts: Any) -> None:
+    async with opened() as process:
+
+        async def one(name: str) -> None:
+            session = process.sessions.prepare(name, meta=parts.cwd)
+            detach = process.sessions.enter(session)
+            process.sessions.announce(session)
+            await process.write(session, parts.start(), parts.end())
+            detach()
+            await process.storage.read_from(name, 0)
+
+        await one("first")
+        files, tasks = len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks())
+        for number in range(30):
+            await one(f"s{number}")
+        assert len(os.listdir("/proc/self/fd")) == files
+        assert len(asyncio.all_tasks()) == tasks

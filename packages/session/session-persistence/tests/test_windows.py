@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from dsh_session import TURN_START, Session, TurnStart
+from dsh_cordis import Context
+from dsh_session import SESSIONS, TURN_START, Session, SessionStore, TurnStart
 from dsh_session_persistence import SessionPersistenceError
 
 pytestmark = pytest.mark.anyio
@@ -127,31 +128,42 @@ async def test_unloading_writes_what_is_left(memory: Any) -> None:
     assert memory.memory.batches == [[0, 1, 2]]
 
 
-async def test_what_is_appended_while_the_tree_unloads_is_written_too(memory: Any) -> None:
-    written: list[bool] = []
+async def closing_agent(ctx: Any, written: list[bool]) -> Callable[[], Any]:
+    """Appends and flushes on its way out, as an agent that closes its turn does."""
+    store = ctx.get(SESSIONS)
+    session = store.prepare("s")
+    detach = store.enter(session)
+    store.announce(session)
+    add(session)
 
-    async def agent(ctx: Any, config: object) -> Callable[[], Any]:
-        from dsh_session import SESSIONS
-
-        store = ctx.get(SESSIONS)
-        session = store.prepare("s")
-        detach = store.enter(session)
-        store.announce(session)
+    async def close() -> None:
+        for _ in range(5):
+            await asyncio.sleep(0.001)
         add(session)
+        written.append(await store.flush(session))
+        add(session)
+        detach()
 
-        async def close() -> None:
-            for _ in range(5):
-                await asyncio.sleep(0.001)
-            add(session)
-            written.append(await store.flush(session))
-            add(session)
-            detach()
+    return close
 
-        return close
 
-    process = memory.open(writeBatchMaxDelayMs=60_000)
-    async with process:
-        await process.ctx.plugin(agent)
+@pytest.mark.parametrize("grouped", [False, True], ids=["root", "group"])
+async def test_what_is_appended_while_the_tree_unloads_is_written_too(
+    memory: Any, grouped: bool
+) -> None:
+    written: list[bool] = []
+    async with Context() as root:
+        await root.plugin(SessionStore)
+
+        async def group(ctx: Any, config: object) -> None:
+            await memory.mount(ctx, writeBatchMaxDelayMs=60_000)
+            await ctx.plugin(closing_agent, written)
+
+        if grouped:
+            fiber = await root.plugin(group)
+            await fiber.dispose()
+        else:
+            await group(root, None)
     assert written == [True]
     assert [seq for batch in memory.memory.batches for seq in batch] == [0, 1, 2]
 

@@ -40,7 +40,7 @@ from ._track import Reservation, Track, Tracks
 from ._work import finish, unless
 
 if TYPE_CHECKING:
-    from dsh_cordis import Context
+    from dsh_cordis import Context, Fiber
 
 T = TypeVar("T")
 
@@ -261,10 +261,9 @@ class SessionPersistence(Service):
             live.close()
 
     def _stop(self, live: LiveLog) -> None:
-        # When the whole tree unloads, its agents are still closing their turns: the log goes on
-        # until its session ends. When just this storage unloads, its sessions stay.
-        root_unloads = self.own.root.fiber.state is FiberState.UNLOADING
-        if root_unloads and self._is_live(live.session):
+        # When more than this storage unloads, the agents are still closing their turns: the log
+        # goes on until its session ends. When just this storage does, its sessions stay.
+        if _unloads_with_others(self.own.fiber) and self._is_live(live.session):
             live.hurry()
         else:
             live.close()
@@ -388,3 +387,12 @@ def _needs_repair(stored: StoredLog) -> bool:
         or stored.torn is not None
         or bool(interrupted_turn_closers(stored.events))
     )
+
+
+def _unloads_with_others(fiber: Fiber) -> bool:
+    parent = fiber.parent
+    while parent is not None:
+        if parent.state is FiberState.UNLOADING:
+            return True
+        parent = parent.parent
+    return False

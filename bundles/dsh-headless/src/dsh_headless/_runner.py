@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import uuid
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 from dsh_agent import (
@@ -21,7 +21,7 @@ from dsh_agent import (
 )
 from dsh_agent_default_model import AGENT_DEFAULT_MODEL
 from dsh_cmdline import APP_EXIT
-from dsh_cordis import AbortController, Context, CordisError
+from dsh_cordis import AbortController, Context, CordisError, FiberState
 from dsh_cordis_loader import LOADER
 from dsh_llm import LLM, LlmError, SessionId, create_user_message
 from dsh_lossless_json import unsafe_text
@@ -33,6 +33,8 @@ from ._errors import HeadlessError
 from ._outcome import Outcome, fold_outcome
 from ._output import JsonOutput, Output, TextOutput, require_stdout, say
 from ._stdin import read_stdin
+
+_LEAVING: Final = (FiberState.UNLOADING, FiberState.DISPOSED)
 
 _log = logging.getLogger("dsh.headless")
 
@@ -65,6 +67,7 @@ class HeadlessRun:
     def __init__(self, ctx: Context, config: Config) -> None:
         self._ctx = ctx
         self._config = config
+        self._app_exit = ctx[APP_EXIT]
         self._stopping = AbortController()
         self._agent: Agent | None = None
         self._unprinted: HeadlessError | None = None
@@ -78,18 +81,18 @@ class HeadlessRun:
 
     async def main(self) -> None:
         """The run from the first check to the exit."""
-        # Taken now: at the end the service may be gone.
-        app_exit = self._ctx[APP_EXIT]
         code: int | None = 1
         try:
             code = self._finish(await self._outcome())
         finally:
             # Whatever happens: a run without an end would keep the process for ever.
             if code is not None:
-                app_exit(code)
+                self._app_exit(code)
 
     async def _outcome(self) -> Outcome | None:
         try:
+            if not await self._settled():
+                return None
             return await self._run()
         except CordisError as error:
             return Outcome("", error.code, str(error))
@@ -110,15 +113,29 @@ class HeadlessRun:
             return 1
         return 0 if outcome.code is None else 1
 
-    async def _run(self) -> Outcome | None:
-        """The outcome; None if the tree was unloaded before the run could begin."""
+    async def _settled(self) -> bool:
+        """Check what needs no waiting, then wait for the other rows; False if unloaded meanwhile.
+
+        An unload during the boot is the launcher's affair: it knows why and says so.
+        """
+        try:
+            require_stdout()
+            self._require_ready(self._selection().provider)
+            await self._ctx[LOADER].settled()
+        except CordisError:
+            if self._unloading:
+                return False
+            raise
+        return not self._unloading
+
+    @property
+    def _unloading(self) -> bool:
+        # Services of a tree that ends are gone before its plugins are told to stop.
+        return self._stopping.signal.aborted or self._ctx.fiber.state in _LEAVING
+
+    async def _run(self) -> Outcome:
         ctx, signal = self._ctx, self._stopping.signal
-        require_stdout()
         default = self._selection()
-        self._require_ready(default.provider)
-        await ctx[LOADER].settled()
-        if signal.aborted:
-            return None
         task = self._config.task
         if task == "-":
             task = await read_stdin(signal)
@@ -133,7 +150,7 @@ class HeadlessRun:
     async def _drive(self, agent: Agent, task: str) -> Outcome:
         session, sessions = agent.session, self._ctx[SESSIONS]
         first = session.seq
-        with self._ctx[APP_EXIT].one_shot():
+        with self._app_exit.one_shot():
             agent.followup(create_user_message(task))
             await sessions.flush(session)
             self._output.stored(session)

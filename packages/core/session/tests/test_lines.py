@@ -85,6 +85,7 @@ def test_a_line_is_written_as_other_readers_expect_it() -> None:
         b'{"type":"a","seq":0,"time":1.5,"data":{}}',
         b'{"type":"a","seq":0,"time":1,"data":{},"surfaceOp":{"op":"replace","start":0,"end":1,"x":1}}',
         b'{"type":"a","seq":0,"time":1,"data":{}',
+        b'{"type":"a","seq":0,"time":1,"data":"\xff"}',
         b"[]",
         b"",
     ],

@@ -186,11 +186,20 @@ def test_an_unterminated_line_is_left_alone() -> None:
     assert (len(decoded.events), decoded.end, decoded.damage) == (1, len(good), None)
 
 
+@pytest.mark.parametrize("half", [b"\\ud83d", b"\xed\xa0\x80"], ids=["escape", "bytes"])
 def test_half_a_character_is_read_as_a_replacement_and_reported(
-    caplog: pytest.LogCaptureFixture,
+    half: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    line = b'{"type":"user/note","seq":0,"time":1,"data":{"t":"\\ud83d"},"ignorable":true}\n'
+    line = b'{"type":"user/note","seq":0,"time":1,"data":{"t":"%b"},"ignorable":true}\n' % half
     decoded = decode_records(line, TYPES)
     assert decoded.damage is None
     assert decoded.events[0].data["t"] == "\ufffd"
     assert "line 1" in caplog.text
+
+
+def test_bytes_that_are_no_text_are_damage() -> None:
+    line = b'{"type":"user/note","seq":0,"time":1,"data":{"t":"caf\xe9"}}\n'
+    decoded = decode_records(line, TYPES)
+    assert decoded.events == []
+    assert decoded.damage is not None
+    assert "utf-8" in decoded.damage.reason

@@ -68,6 +68,7 @@ def decode_event_line(line: bytes, types: SessionEventTypes) -> SessionEvent[Any
     `repaired_line`.
     """
     try:
+        str(line, "utf-8")  # the decoder does not look into the payload
         return _event_of(_DECODER.decode(line), types)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SessionError(f"not an event: {error}", code="MALFORMED_EVENT") from error

@@ -240,8 +240,11 @@ def decode_records(
     """
     end = buffer.rfind(b"\n") + 1
     reader = _Reader(types, first_seq)
+    lines = buffer[:end]
     try:
-        for record in _RECORD.decode_lines(buffer[:end]):
+        # The decoder does not look into payloads, where it would pass by bytes that are no text.
+        str(lines, "utf-8")
+        for record in _RECORD.decode_lines(lines):
             reader.add(record)
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError):
         # Once more, line by line: to find the place, and what can be read in spite of it.
@@ -282,6 +285,7 @@ def _read_line(line: bytes, reader: _Reader, number: int) -> str | None:
 
 def _decode_line(line: bytes, number: int) -> _Record:
     try:
+        str(line, "utf-8")
         return _RECORD.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
         repaired = repaired_line(line)

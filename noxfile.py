@@ -62,6 +62,17 @@ def types(session: nox.Session) -> None:
     session.run("basedpyright", *session.posargs)
 
 
+@nox.session
+def wheels(session: nox.Session) -> None:
+    """Build every member; test each (or those named) by its wheel, with only what it declares."""
+    session.run_install(
+        *("uv", "sync", "--locked", "--only-group=test", f"--python={session.virtualenv.location}"),
+        env={"UV_PROJECT_ENVIRONMENT": session.virtualenv.location},
+        external=True,
+    )
+    session.run("pytest", "tests/wheels", env={"DSH_WHEELS": " ".join(session.posargs)})
+
+
 @nox.session(python=False)
 def version(session: nox.Session) -> None:
     """Give every distribution one version: `nox -s version -- X.Y.Z`."""

@@ -108,6 +108,21 @@ def test_every_third_party_import_is_declared(member: Any) -> None:
         assert imported([module]) <= known | fixtures, module.path
 
 
+def test_its_tests_declare_what_they_import(member: Any) -> None:
+    # What a dependency brings along is no promise: each wheel is tested with this alone.
+    group = [_REQUIREMENT.fullmatch(line) for line in member.pyproject["dependency-groups"]["test"]]
+    declared = {match[1]: match[2] for match in group if match}
+    pins = {pin for name, pin in declared.items() if name.startswith("dsh-")}
+    assert pins <= {f"=={member.project['version']}"}
+    names = {*declared, *requirements(member)}
+    allowed = {_IMPORT_NAMES.get(name, name.replace("-", "_")) for name in names}
+    beside = {module.path.stem for module in member.tests}
+    known = allowed | beside | set(sys.stdlib_module_names) | {member.package}
+    marked = [module for module in member.tests if "mark.anyio" in module.text]
+    used = imported(member.tests) | ({"anyio"} if marked else set())
+    assert used - known == set()
+
+
 def test_every_dependency_is_used(member: Any) -> None:
     # A bundle's rows and a profile's list name distributions; everything else imports them.
     used = imported(member.modules)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -93,7 +94,7 @@ def test_help_lists_profiles_and_commands_without_importing_them(dsh: Launcher):
     for words in (["--help"], ["-h"], ["help"]):
         result = dsh.run(*words)
         assert result.returncode == 0
-        assert "tapp      from tapp" in result.stdout
+        assert re.search(r"^  tapp +from tapp$", result.stdout, re.MULTILINE)
         assert "tool  from tapp" in result.stdout
     assert not dsh.home.exists()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import msgspec
+import pydantic
 import pytest
 from dsh_cordis import ConfigError, validate_config
 from msgspec import Meta
@@ -135,8 +136,6 @@ def test_plugin_without_keys_says_that_it_takes_none():
 
 
 def test_pydantic_models_are_accepted_alike():
-    pydantic = pytest.importorskip("pydantic")
-
     inner_model = pydantic.create_model("Inner", max_size=(int, 1))
     Model = pydantic.create_model(
         "Model",

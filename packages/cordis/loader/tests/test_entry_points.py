@@ -62,4 +62,4 @@ def test_unusable_path_entries_are_skipped(tmp_path: Path):
 
 
 def test_the_running_installation_is_the_default():
-    assert "headless" in scan_entry_points()["dsh.profiles"]
+    assert "dsh-cordis-timer" in scan_entry_points()["dsh.plugins"]

@@ -5,11 +5,10 @@ import enum
 import subprocess
 import sys
 
+import pydantic
 import pytest
 from dsh_lossless_json import thaw
 from dsh_tools import tool
-
-pydantic = pytest.importorskip("pydantic")
 
 pytestmark = pytest.mark.anyio
 

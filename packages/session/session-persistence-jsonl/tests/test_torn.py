@@ -185,3 +185,17 @@ async def test_a_repair_is_one_frame_with_what_was_kept(make: Any, opened: Any, 
     contents = decompress(repaired, find_frames(repaired).spans)
     assert len(contents) == 3
     assert contents[2].count(b"\n") == 3
+
+
+async def test_no_failed_operation_keeps_the_lock(make: Any, opened: Any, parts: Any) -> None:
+    path = await make(parts.start())
+    sound = path.read_bytes()
+    path.write_bytes(sound + b"no frame")
+    async with opened() as one, opened() as two:
+        for work in (one.storage.append("s", []), one.storage.load("s"), one.storage.prepare("s")):
+            with pytest.raises(SessionPersistenceCorruptionError):
+                await work
+        path.write_bytes(sound)
+        (await two.storage.prepare("s")).dispose()
+        await one.storage.load("s")
+        (await two.storage.prepare("s")).dispose()

@@ -142,12 +142,8 @@ class SessionPersistence(Service):
             if not _needs_repair(stored):
                 restored(stored)
                 return StoredSession(stored.header, tuple(stored.events))
-            had_lock = track.unlock is not None
-            try:
-                stored, _ = await finish(self.own, lambda: self._repaired(track, stored.header))
-            finally:
-                if not had_lock:
-                    track.let_go()
+            # The lock that this takes goes with the track, unless someone else needs that.
+            stored, _ = await finish(self.own, lambda: self._repaired(track, stored.header))
             return StoredSession(stored.header, tuple(stored.events))
 
     @property

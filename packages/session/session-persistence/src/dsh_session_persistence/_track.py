@@ -81,8 +81,9 @@ class Tracks:
         return track is not None and track.reservation is not None
 
     def forget(self, track: Track) -> None:
-        """Drop a track that nothing needs any more."""
+        """Drop a track that nothing needs any more, and its lock."""
         if track.idle and self._tracks.get(track.id) is track:
+            track.let_go()
             del self._tracks[track.id]
 
     @asynccontextmanager

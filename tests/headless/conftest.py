@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,6 +52,8 @@ class Dsh:
     env: dict[str, str] = field(default_factory=dict)
     prefix: tuple[str, ...] = ()
     """Program to run it under, such as bubblewrap."""
+    may_leave_processes: bool = False
+    """For tests that kill the harness itself, which then cannot end what it started."""
 
     def environment(self, **extra: str | None) -> dict[str, str]:
         inherited = {
@@ -101,10 +104,39 @@ def finish(process: subprocess.Popen[bytes], timeout_s: float = TIMEOUT_S) -> Do
 
 
 @pytest.fixture
-def dsh(tmp_path: Path) -> Dsh:
+def dsh(tmp_path: Path) -> Iterator[Dsh]:
+    """A fresh home and workspace; at the end no process of the test may be left."""
     workspace = tmp_path / "workspace"
     workspace.mkdir()
-    return Dsh(tmp_path / "home", workspace)
+    dsh = Dsh(tmp_path / "home", workspace)
+    yield dsh
+    left = _left_behind(dsh.home, patience_s=0 if dsh.may_leave_processes else 5)
+    for pid in left:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    assert dsh.may_leave_processes or not left, "processes are left behind"
+
+
+def _left_behind(home: Path, *, patience_s: float) -> list[int]:
+    """Processes that the harness with this home started, itself included."""
+    mark = f"DSH_HOME={home}".encode()
+    deadline = time.monotonic() + patience_s
+    while left := [pid for pid in _pids() if mark in _environ(pid).split(b"\0")]:
+        if time.monotonic() >= deadline:
+            break
+        time.sleep(0.05)
+    return left
+
+
+def _pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _environ(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""
 
 
 @pytest.fixture

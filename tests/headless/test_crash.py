@@ -16,6 +16,11 @@ def bash(command: str) -> dict[str, str]:
     return {"command": command, "description": "d"}
 
 
+@pytest.fixture(autouse=True)
+def killed(dsh):
+    dsh.may_leave_processes = True
+
+
 def kill(process) -> None:
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()

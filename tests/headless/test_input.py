@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pty
 import subprocess
+import termios
 
 import pytest
 from dsh_llm_mock_server import Reply
@@ -44,6 +47,25 @@ def test_with_words_a_closed_stdin_is_no_matter(dsh, model):
     closed = ("sh", "-c", 'exec "$@" <&-', "sh")
     dsh.prefix = closed
     assert dsh.run("headless", "say hi").stdout == "ok\n"
+
+
+def test_as_a_background_job_of_a_terminal_it_is_not_stopped(dsh, model):
+    model([Reply.text("ok")])
+    controller, terminal = pty.openpty()
+    # With job control the job is not the terminal's foreground: reading from it would stop it.
+    dsh.prefix = ("bash", "-c", 'set -m; "$@" & wait $!', "bash")
+    try:
+        process = dsh.start("headless", "say hi", stdin=terminal, preexec_fn=_take_terminal)
+        out, _err = process.communicate(timeout=15)
+        assert (process.returncode, out) == (0, b"ok\n")
+    finally:
+        os.close(controller)
+        os.close(terminal)
+
+
+def _take_terminal() -> None:
+    """Make standard input the controlling terminal of the new session."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def test_a_dash_with_a_closed_or_empty_stdin_says_what_to_do(dsh, model):

@@ -37,7 +37,7 @@ class Observations:
         if observed.owner is not None:
             self._seen.setdefault(observed.owner, {})[observed.target.key] = observed.version
 
-    async def write_intent(self, intent: FileIntent, next: Next[Expected | None]) -> Expected:  # noqa: A002, ARG002 - the first decider wins, so the rest is not asked
+    async def write_intent(self, intent: FileIntent, next: Next[Expected | None]) -> Expected:  # noqa: ARG002 - the first decider wins, so the rest is not asked
         """A file that was seen may be replaced as it was seen, any other only created."""
         version = self._last(intent)
         if version is None or version is _UNSEEN:
@@ -47,7 +47,7 @@ class Observations:
     async def edit_intent(
         self,
         intent: FileIntent,
-        next: Next[ReplaceIfVersion | None],  # noqa: A002, ARG002 - see above
+        next: Next[ReplaceIfVersion | None],  # noqa: ARG002 - see above
     ) -> ReplaceIfVersion:
         """Only what was seen can be edited, and only as it was seen."""
         version = self._last(intent)

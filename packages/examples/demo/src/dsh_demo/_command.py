@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -15,29 +14,33 @@ from dsh_llm_mock_server import MockServer
 
 from ._progress import Progress
 from ._project import TASK, create_project, tests_pass
+from ._run import Run
 from ._script import replies
-
-_INTERRUPTED = 130
 
 
 def main(argv: Sequence[str], environment: object = None) -> int:  # noqa: ARG001 - the shape of commands
-    """Run the demo. 0 only if the project's tests pass at its end."""
-    options = _parser().parse_args(argv)
-    root = Path(tempfile.mkdtemp(prefix="dsh-demo-"))
-    project, home = root / "project", root / "home"
-    progress = Progress(sys.stdout, colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR"))
+    """Run the demo. 0 only if the project's tests pass at its end.
+
+    Runs in the main thread. SIGINT, SIGTERM and SIGHUP end it with 128 and the signal's number,
+    after the run has ended.
+    """
     try:
-        create_project(project)
-        progress.headline("A project with a failing test, a scripted model, the real harness.")
-        code = _run(project, home, progress, slow=options.slow)
-        return _conclude(project, progress) if code == 0 else code
-    except KeyboardInterrupt:
-        return _INTERRUPTED
+        options = _parser().parse_args(argv)
+    except SystemExit as request:
+        # argparse prints its text and ends the process with 2; misuse is 1 here.
+        return 1 if request.code else 0
+    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    progress = Progress(sys.stdout, colour=colour)
+    try:
+        root = Path(tempfile.mkdtemp(prefix="dsh-demo-"))
+    except OSError as error:
+        return _fail(error)
+    try:
+        return _demonstrate(root, progress, slow=options.slow)
+    except OSError as error:
+        return _fail(error)
     finally:
-        if options.clean:
-            shutil.rmtree(root, ignore_errors=True)
-        else:
-            progress.note(f"kept: project {project}, harness home {home}")
+        _tidy(root, progress, clean=options.clean)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -49,35 +52,33 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(project: Path, home: Path, progress: Progress, *, slow: bool) -> int:
-    """The headless profile as a process of its own, its lines shown as they come."""
-    with MockServer.threaded(replies(slow=slow)) as server:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "dsh_cli", "headless", "--json", TASK],
-            cwd=project,
-            env=_environment(home, server.base_url),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-        )
-        with process:
-            if process.stdout is not None:
-                for line in process.stdout:
-                    progress.line(line)
-    return process.returncode
+def _demonstrate(root: Path, progress: Progress, *, slow: bool) -> int:
+    project, home = root / "project", root / "home"
+    create_project(project)
+    progress.headline("A project with a failing test, a scripted model, the real harness.")
+    with Run() as run:
+        with MockServer.threaded(replies(slow=slow)) as server:
+            command = [sys.executable, "-m", "dsh_cli", "headless", "--json", TASK]
+            environment = _environment(home, server.base_url)
+            code = run.follow(command, cwd=project, env=environment, show=progress.line)
+        if code == 0:
+            code = _conclude(project, progress)
+        return run.status(code)
 
 
 def _environment(home: Path, base_url: str) -> dict[str, str]:
-    inherited = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.upper().startswith(("DSH_", "DEEPSEEK_"))
-    }
-    return {
-        **inherited,
+    own = {
         "DSH_HOME": str(home),
         "DEEPSEEK_BASE_URL": base_url,
         "DEEPSEEK_API_KEY": "demo",
+        "NO_COLOR": "1",  # colours are added here, or not at all
     }
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.upper().startswith(("DSH_", "DEEPSEEK_")) and name != "FORCE_COLOR"
+    }
+    return {**inherited, **own}
 
 
 def _conclude(project: Path, progress: Progress) -> int:
@@ -89,3 +90,19 @@ def _conclude(project: Path, progress: Progress) -> int:
         progress.headline("  export DEEPSEEK_API_KEY=...")
         progress.headline('  dsh headless "make the failing test pass"')
     return 0 if passed else 1
+
+
+def _fail(error: OSError) -> int:
+    if not isinstance(error, BrokenPipeError):  # then nobody reads on, and knows it
+        sys.stderr.write(f"dsh demo: {error}\n")
+    return 1
+
+
+def _tidy(root: Path, progress: Progress, *, clean: bool) -> None:
+    if not clean:
+        progress.note(f"kept: project {root / 'project'}, harness home {root / 'home'}")
+        return
+    try:
+        shutil.rmtree(root)
+    except OSError as error:
+        sys.stderr.write(f"dsh demo: not all of {root} could be removed: {error}\n")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any, Final, TextIO
+import os
+from typing import Any, Final, TextIO, cast
 
 _RESULT_LINES: Final = 6
 _DIM: Final = "2"
@@ -15,7 +15,10 @@ _RED: Final = "31"
 
 
 class Progress:
-    """Writes to `stream`; colours only if `colour`."""
+    """Writes to `stream`; colours only if `colour`.
+
+    What cannot be written raises `OSError` once; from then on everything goes nowhere.
+    """
 
     def __init__(self, stream: TextIO, *, colour: bool) -> None:
         self._stream = stream
@@ -35,7 +38,7 @@ class Progress:
 
     def line(self, raw: bytes) -> None:
         """One line of the run's output."""
-        line: Mapping[str, Any] = json.loads(raw)
+        line: dict[str, Any] = json.loads(raw)
         match line["type"]:
             case "session":
                 self.note(f"session {line['sessionId']}")
@@ -57,7 +60,8 @@ class Progress:
     def _call(self, tool: str, arguments: object) -> None:
         shown = arguments
         if isinstance(arguments, dict):
-            shown = arguments.get("command") or arguments.get("file_path") or ""
+            fields = cast("dict[str, object]", arguments)
+            shown = fields.get("command") or fields.get("file_path") or ""
         self._print(f"{self._paint(_CYAN, f'> {tool}')} {shown}")
 
     def _result(self, text: str, *, failed: bool) -> None:
@@ -70,5 +74,16 @@ class Progress:
         return f"\x1b[{code}m{text}\x1b[0m" if self._colour else text
 
     def _print(self, text: str) -> None:
-        self._stream.write(f"{text}\n")
-        self._stream.flush()
+        encoding = self._stream.encoding or "utf-8"
+        try:
+            # A path or a tool may say what the terminal cannot show.
+            self._stream.write(f"{text}\n".encode(encoding, "backslashreplace").decode(encoding))
+            self._stream.flush()
+        except OSError:
+            self._abandon()
+            raise
+
+    def _abandon(self) -> None:
+        # What is stuck in the buffer would be tried, and complained about, as the process ends.
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), self._stream.fileno())

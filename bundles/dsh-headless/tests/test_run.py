@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
+from pathlib import Path
 
 import pytest
-from dsh_app_boot import BootError
+from dsh_app_boot import BootError, compose, create_profile, dump_rows
+from dsh_cordis_loader import scan_entry_points
 from dsh_llm_mock_server import Reply
 
 pytestmark = pytest.mark.anyio
@@ -230,16 +233,24 @@ async def test_a_failing_row_of_the_user_is_the_only_complaint(harness, serve):
     assert (out, err, server.requests) == (b"", b"", [])
 
 
-async def test_the_persona_names_model_directory_and_platform(harness, serve):
+async def test_the_whole_prompt_is_the_one_on_file(harness, serve):
     server = serve([Reply.text("ok")])
     await harness.run("--model", "some-model", "x")
     prompt = server.requests[0].messages[0]["content"]
-    assert (
-        f"You run on the model some-model, work in the directory {harness.workspace} on"
-        f" {sys.platform}," in prompt
-    )
-    assert "nobody is there to answer questions" in prompt
+    expected = Path(__file__).with_name("prompt.txt").read_text()
+    assert prompt + "\n" == expected.format(cwd=harness.workspace, platform=sys.platform)
 
 
 async def _turn_of_the_loop() -> None:
     await asyncio.sleep(0.01)
+
+
+def test_the_composition_has_no_row_of_a_server_or_a_browser(harness):
+    points = scan_entry_points()
+    profile = create_profile("mine", "headless", home=harness.home, entry_points=points)
+    composition = compose(profile, home=harness.home, entry_points=points)
+    dump = dump_rows(composition.rows)
+    assert composition.skipped == ()
+    assert "# == dsh-base, patched by dsh-headless\n- id: system-prompt\n" in dump
+    assert "name: dsh-headless/startup\n" in dump
+    assert not re.search(r"dsh-(host|client|web)-", dump)

@@ -26,8 +26,8 @@ awaits them all, `serial` and `bail` stop at the first answer, a `waterfall` wra
 around the default. A contained event logs a listener that raises; a scoped one is heard in the
 scope of its subject and above. Listen with `ctx.on(KEY, listener)`. Generated from the sources.
 
-| Event | Key | Package | Mode | Payload | Result | Contained | Scoped |
-|---|---|---|---|---|---|---|---|
+| Event | Key | Package | Mode | Payload | Result | Contained | Scoped | When |
+|---|---|---|---|---|---|---|---|---|
 """
 
 SESSION_EVENTS_HEAD: Final = """\
@@ -51,6 +51,8 @@ class Found:
     name: str
     types: tuple[str, ...]
     options: frozenset[str]
+    meaning: str
+    """The string that stands below the assignment, in one line."""
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:
@@ -64,18 +66,26 @@ def modules() -> Iterator[tuple[str, ast.Module]]:
 
 def keys(package: str, module: ast.Module) -> Iterator[Found]:
     """The event keys that `module` assigns."""
-    for node in module.body:
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            found = _key(package, node.targets[0].id, node.value)
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            found = _key(package, node.target.id, node.value)
+    for node, below in zip(module.body, [*module.body[1:], None], strict=True):
+        if isinstance(node, ast.Assign):
+            target = node.targets[0]
+        elif isinstance(node, ast.AnnAssign):
+            target = node.target
         else:
             continue
-        if found is not None:
-            yield found
+        if isinstance(target, ast.Name):
+            found = _key(package, target.id, node.value, _text(below))
+            if found is not None:
+                yield found
 
 
-def _key(package: str, key: str, value: ast.expr | None) -> Found | None:
+def _text(node: ast.stmt | None) -> str:
+    if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Constant):
+        return ""
+    return " ".join(str(node.value.value).split())
+
+
+def _key(package: str, key: str, value: ast.expr | None, meaning: str) -> Found | None:
     if not isinstance(value, ast.Call) or not value.args:
         return None
     name = value.args[0]
@@ -96,7 +106,7 @@ def _key(package: str, key: str, value: ast.expr | None) -> Found | None:
         for word in value.keywords
         if word.arg and not (isinstance(word.value, ast.Constant) and word.value.value is False)
     )
-    return Found(key, package, function.id, name.value, types, options)
+    return Found(key, package, function.id, name.value, types, options, meaning)
 
 
 def _type_text(node: ast.expr) -> str:
@@ -132,22 +142,25 @@ def _field_text(item: ast.AnnAssign, *, camel: bool) -> str:
     return f"`{name}{'?' if optional else ''}`: {kind}"
 
 
+def parts(key: Found) -> tuple[str, str, str]:
+    """How an event that is not logged is dispatched, its payload and its result."""
+    mode = "waterfall, sync" if key.kind == "SyncWaterfall" else key.kind.lower()
+    if key.kind in ("Emit", "Parallel"):
+        return mode, ", ".join(key.types), ""
+    return mode, ", ".join(key.types[1:]), key.types[0]
+
+
 def event_rows(found: Iterable[Found]) -> Iterator[str]:
     """The table of events."""
     for key in sorted(found, key=lambda item: item.name):
         if key.kind in LOGGED:
             continue
-        payload = key.types if key.kind in ("Emit", "Parallel") else key.types[1:]
-        result = "" if key.kind in ("Emit", "Parallel") else key.types[0]
-        yield _row(
-            f"`{key.name}`",
-            f"`{key.key}`",
-            key.package,
-            "waterfall, sync" if key.kind == "SyncWaterfall" else key.kind.lower(),
-            ", ".join(payload),
-            result,
-            "yes" if "contained" in key.options else "",
-            "yes" if "scoped" in key.options else "",
+        mode, payload, result = parts(key)
+        contained = "yes" if "contained" in key.options else ""
+        scoped = "yes" if "scoped" in key.options else ""
+        yield row(
+            *(f"`{key.name}`", f"`{key.key}`", key.package, mode, payload, result),
+            *(contained, scoped, key.meaning),
         )
 
 
@@ -156,7 +169,7 @@ def session_event_rows(found: Iterable[Found], classes: dict[str, str]) -> Itera
     for key in sorted(found, key=lambda item: item.name):
         if key.kind in LOGGED:
             payload = key.types[0]
-            yield _row(
+            yield row(
                 f"`{key.name}`",
                 f"`{key.key}`",
                 key.package,
@@ -167,7 +180,8 @@ def session_event_rows(found: Iterable[Found], classes: dict[str, str]) -> Itera
             )
 
 
-def _row(*cells: str, escaped: bool = False) -> str:
+def row(*cells: str, escaped: bool = False) -> str:
+    """One line of a table."""
     safe = cells if escaped else tuple(cell.replace("|", "\\|") for cell in cells)
     return f"| {' | '.join(safe)} |\n"
 

@@ -39,6 +39,7 @@ class ConfigStartFailed:
 
 AGENT_LOOP = ServiceKey["AgentLoop"]("agent_loop")
 CONFIG_START_FAILED = Emit[ConfigStartFailed]("agent-loop/config-start-failed", contained=True)
+"""A configured agent could not be started on its stored session."""
 
 
 class AgentLoop(Service):

@@ -156,20 +156,32 @@ def _by_agent(payload: _OfAgent) -> Target:
 
 
 AGENT_CREATED = Emit[AgentCreated]("agent/created", scoped=_by_agent)
+"""The agent is in the registry. A listener that raises vetoes it."""
 AGENT_DISPOSED = Emit[AgentDisposed]("agent/disposed", scoped=_by_agent, contained=True)
+"""The agent left the registry."""
 AGENT_STATUS = Emit[AgentStatusChanged]("agent/status", scoped=_by_agent, contained=True)
+"""It became running or idle."""
 AGENT_SESSION_START = Emit[AgentSessionStart](
     "agent/session-start", scoped=_by_agent, contained=True
 )
+"""Its session is ready: `startup` or `resume`."""
 AGENT_INBOX_INSERTED = Emit[InboxMessage]("agent/inbox/inserted", scoped=_by_agent, contained=True)
+"""A message waits in the inbox."""
 AGENT_INBOX_DISCARDED = Emit[InboxMessage](
     "agent/inbox/discarded", scoped=_by_agent, contained=True
 )
+"""A waiting message was dropped without having run."""
 AGENT_INBOX_CLAIMED = Emit[InboxClaimed]("agent/inbox/claimed", scoped=_by_agent, contained=True)
+"""A turn took a waiting message; it belongs to a step now."""
 AGENT_PRE_STEP = Waterfall[PreStepDecision, PreStep]("agent/pre-step", scoped=_by_agent)
+"""Before each step: which messages enter it, or that it is not taken."""
 AGENT_REQUEST = Waterfall[LlmCallConfig, RequestStep]("agent/request", scoped=_by_agent)
+"""Before each attempt of a request: what is asked of the model."""
 AGENT_REQUEST_ERROR = Waterfall[Retry | None, RequestFailed](
     "agent/request-error", scoped=_by_agent
 )
+"""A stream finished with a failure: `Retry()` makes the request again, None gives up."""
 AGENT_TURN_STOPPING = Serial[None, TurnStopping]("agent/turn-stopping", scoped=_by_agent)
+"""The turn would end now; a message that is steered or injected makes it go on."""
 AGENT_ERROR = Emit[AgentFailed]("agent/error", scoped=_by_agent, contained=True)
+"""A turn failed; aborts are no failures."""

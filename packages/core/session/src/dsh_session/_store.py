@@ -30,9 +30,13 @@ class SessionAppended(msgspec.Struct, frozen=True, eq=False, gc=False):
 SESSIONS = ServiceKey["SessionStore"]("sessions")
 
 SESSION_CREATED = Emit[Session]("session/created")
+"""It is announced. A listener that raises vetoes it."""
 SESSION_EVENT = Emit[SessionAppended]("session/event", contained=True)
+"""After the event is in the log; what a session starts from is not told."""
 SESSION_FLUSH = Parallel[Session]("session/flush")
+"""Someone wants everything durable; failures reach them."""
 SESSION_DISPOSED = Emit[Session]("session/disposed", contained=True)
+"""It left; once, and only if it was announced."""
 
 
 class _Entry:

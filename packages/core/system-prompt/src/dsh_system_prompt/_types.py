@@ -98,4 +98,6 @@ SYSTEM_PROMPT: ServiceKey[SystemPrompt] = ServiceKey("system_prompt")
 SYSTEM_PROMPT_ASSEMBLE = Waterfall[Assembly, AssemblePayload](
     "system-prompt/assemble", scoped=_scope
 )
+"""All is assembled; heard in the scope that the prompt is for."""
 SYSTEM_PROMPT_CHANGE = Emit[SystemPromptChanged]("system-prompt/change")
+"""A registration came or went."""

@@ -171,9 +171,14 @@ def _result_scope(executed: ToolExecuted) -> Target:
 
 TOOLS: ServiceKey[ToolRegistry] = ServiceKey("tools")
 TOOLS_PRE_EXECUTE = Waterfall[PreDecision, "ToolExecution"]("tools/pre-execute", scoped=_call_scope)
+"""Arguments are good, nothing ran: `Allow`, `Deny` or `Ask`."""
 TOOLS_EXECUTE = Waterfall[ToolOutcome, "ToolExecution"]("tools/execute", scoped=_call_scope)
+"""Around the body."""
 TOOLS_POST_EXECUTE = Waterfall[PostDecision, ToolExecuted](
     "tools/post-execute", scoped=_result_scope
 )
+"""There is an outcome, a refusal too: `Accept` or `Block`."""
 TOOLS_RESULT = Emit[ToolExecuted]("tools/result", scoped=_result_scope, contained=True)
+"""The outcome is final."""
 TOOLS_CHANGE = Emit[ToolsChanged]("tools/change")
+"""A tool came or went."""

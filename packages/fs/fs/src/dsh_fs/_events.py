@@ -30,10 +30,10 @@ class FileObserved:
 
 
 FS_WRITE_INTENT = Waterfall[Expected | None, FileIntent]("fs/write-intent")
-"""What a write must find; None: anything. The first listener that decides wins."""
+"""Before a write: what it must find, None for anything. The first listener that decides wins."""
 
 FS_EDIT_INTENT = Waterfall[ReplaceIfVersion | None, FileIntent]("fs/edit-intent")
-"""The version that an edit must find; None: any. The first listener that decides wins."""
+"""Before an edit: the version that it must find, None for any. The first that decides wins."""
 
 FS_OBSERVED = Emit[FileObserved]("fs/observed")
-"""A listener that raises fails the tool."""
+"""After a read or a change; version None is absent. A listener that raises fails the operation."""

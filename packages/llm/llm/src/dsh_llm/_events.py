@@ -26,3 +26,4 @@ LLM_STREAM = Waterfall[AsyncIterator[StreamChunk], GenerateOptions]("llm/stream"
 """Around every request. `next()` resolves to the adapter's own iterator: return it as it is, wrap
 it, or answer from elsewhere without calling `next`. What a listener raises reaches the caller."""
 LLM_ADAPTERS_UPDATED = Emit[AdaptersUpdated]("llm/adapters-updated", contained=True)
+"""After routes were added, replaced or removed."""

@@ -17,6 +17,7 @@ def test_a_readme_is_short_and_in_order(member: Any) -> None:
     assert len(member.readme.splitlines()) <= _LONGEST
     headings = re.findall(r"^## (\w+)", member.readme, re.MULTILINE)
     assert {"Install", "Limits"} <= set(headings)
+    assert "Configuration" not in headings, "the heading is Config"
     known = [name for name in headings if name in _ORDER]
     assert known == sorted(known, key=_ORDER.index)
 

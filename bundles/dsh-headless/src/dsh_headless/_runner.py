@@ -45,13 +45,15 @@ inject = (AGENTS, AGENT_DEFAULT_MODEL, APP_EXIT, LLM, LOADER, SESSIONS)
 class Config(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The run."""
 
-    task: Annotated[str, Meta(min_length=1, description="What to do; - alone: read it from stdin.")]
+    task: Annotated[
+        str, Meta(min_length=1, description="What to do; `-` alone: read it from stdin.")
+    ]
     json: Annotated[bool, Meta(description="Print JSON lines instead of the answer.")] = False
     session_id: Annotated[
         str, Meta(description="Stored session to go on with; empty: a new one.")
     ] = ""
     model: Annotated[
-        str, Meta(description="[PROVIDER/]MODEL of the run; empty: the default model.")
+        str, Meta(description="`[PROVIDER/]MODEL`; empty: the default, or the session's.")
     ] = ""
 
 

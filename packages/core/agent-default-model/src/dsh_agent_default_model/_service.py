@@ -18,7 +18,7 @@ class AgentDefaultModelConfig(msgspec.Struct, frozen=True, rename="camel", kw_on
     """Both are required: a deployment says which model it runs on."""
 
     provider: Annotated[
-        str, Meta(min_length=1, description="Provider route, such as deepseek-official.")
+        str, Meta(min_length=1, description="Provider route, such as `deepseek-official`.")
     ]
     model: Annotated[str, Meta(min_length=1, description="Model id of that provider.")]
 

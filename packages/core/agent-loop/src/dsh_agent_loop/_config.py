@@ -12,12 +12,15 @@ from msgspec import Meta
 class ConfiguredAgent(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """An agent that is there from the start."""
 
-    id: Annotated[str, Meta(min_length=1, description="Label; begins the id of a new session.")]
+    id: Annotated[
+        str, Meta(min_length=1, description="Label; a new session is called `<id>-session-<uuid>`.")
+    ]
     session_id: Annotated[
         str | None, Meta(description="Exact session: resumed if it is stored, else created.")
     ] = None
     resume_session_id: Annotated[
-        str | None, Meta(description="Exact session that must be stored; empty is absent.")
+        str | None,
+        Meta(description="Exact session that must be stored; waits for a store. Empty is absent."),
     ] = None
     provider: Annotated[str | None, Meta(description="Provider route of its model.")] = None
     model: Annotated[str | None, Meta(description="Model id.")] = None

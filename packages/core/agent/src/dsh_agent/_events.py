@@ -174,7 +174,7 @@ AGENT_INBOX_DISCARDED = Emit[InboxMessage](
 AGENT_INBOX_CLAIMED = Emit[InboxClaimed]("agent/inbox/claimed", scoped=_by_agent, contained=True)
 """A turn took a waiting message; it belongs to a step now."""
 AGENT_PRE_STEP = Waterfall[PreStepDecision, PreStep]("agent/pre-step", scoped=_by_agent)
-"""Before each step: which messages enter it, or that it is not taken."""
+"""Before each step: `Enter(messages)`, or `Reject()` to end the turn as blocked."""
 AGENT_REQUEST = Waterfall[LlmCallConfig, RequestStep]("agent/request", scoped=_by_agent)
 """Before each attempt of a request: what is asked of the model."""
 AGENT_REQUEST_ERROR = Waterfall[Retry | None, RequestFailed](

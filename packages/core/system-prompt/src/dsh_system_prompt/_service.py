@@ -45,10 +45,13 @@ class SystemPromptConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=Tr
     include_runtime_context: Annotated[
         bool, Meta(description="Whether facts of the moment reach the model at all.")
     ] = True
-    persona: Annotated[str, Meta(description="Who the model is and how it should work.")] = ""
+    persona: Annotated[
+        str,
+        Meta(description="Section `deployment:persona`: who the model is and how it should work."),
+    ] = ""
     tool_order: Annotated[
         tuple[str, ...] | None,
-        Meta(description="Tool names and '<unlisted-tools>' once; sorted by name if absent."),
+        Meta(description="Tool names and `<unlisted-tools>` once; by name if absent."),
     ] = None
 
 

@@ -37,10 +37,19 @@ class FsLocalConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Where relative paths start and how much is compared."""
 
     cwd: Annotated[
-        str, Meta(description="Base of relative paths; confines nothing. Empty: the process's.")
+        str,
+        Meta(
+            description="Base of relative paths where a caller names none; confines nothing."
+            " Empty: the process's."
+        ),
     ] = ""
     diff_basis_max_bytes: Annotated[
-        int, Meta(ge=0, description="Files of this size and larger come without before and after.")
+        int,
+        Meta(
+            ge=0,
+            description="Changes of files of this size and larger come without `before`,"
+            " edits also without `after`.",
+        ),
     ] = 10_485_760
 
 

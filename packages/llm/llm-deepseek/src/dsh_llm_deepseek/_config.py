@@ -40,41 +40,67 @@ class ModelEntry(
 ):
     """One model of the catalogue; what is absent comes from the provider's own fields."""
 
-    id: Name
-    name: Name | UnsetType = UNSET
-    description: str | UnsetType = UNSET
-    context_window: Tokens | UnsetType = UNSET
-    """Tokens that prompt and answer may fill together."""
-    max_tokens: Tokens | UnsetType = UNSET
-    """Output limit, in tokens."""
-    input_modalities: tuple[Name, ...] = ("text",)
+    id: Annotated[Name, Meta(description="As requests name it.")]
+    name: Annotated[Name | UnsetType, Meta(description="For people; the id if absent.")] = UNSET
+    description: Annotated[str | UnsetType, Meta(description="What it is good for.")] = UNSET
+    context_window: Annotated[
+        Tokens | UnsetType,
+        Meta(description="What prompt and answer may fill together.", extra={"unit": "tokens"}),
+    ] = UNSET
+    max_tokens: Annotated[Tokens | UnsetType, Meta(description="Output limit.")] = UNSET
+    input_modalities: Annotated[tuple[Name, ...], Meta(description="What it can be sent.")] = (
+        "text",
+    )
 
 
 class Config(msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
     """All optional: with a key in the environment nothing needs to be set."""
 
-    api_key_env: Name = "DEEPSEEK_API_KEY"
-    """Name of the variable that holds the key, read when a request is made; never the key."""
-    base_url: Name | UnsetType = msgspec.field(name="baseURL", default=UNSET)
-    """Else `DEEPSEEK_BASE_URL` of the environment, else https://api.deepseek.com."""
-    thinking: Literal["enabled", "disabled"] = "enabled"
-    reasoning_effort: EffortId | UnsetType = UNSET
-    """Of requests that name none; `high` unless thinking is disabled."""
-    max_tokens: Tokens = 256_000
-    """Output limit of requests and models that name none, in tokens."""
-    default_context_window: Tokens = 1_000_000
-    """Of models that name none, in tokens."""
-    models: tuple[ModelEntry, ...] = (
-        ModelEntry(id="deepseek-v4-flash"),
-        ModelEntry(id="deepseek-v4-pro"),
-    )
-    """Models with facts of their own; every other id is passed through with the defaults."""
-    stream_idle_timeout_ms: TimeoutMs = 300_000
-    """How long the provider may stay silent."""
-    stream_total_timeout_ms: TimeoutMs = 3_600_000
-    """How long one answer may take altogether."""
-    connect_timeout_ms: TimeoutMs = 30_000
-    retry_policy: RetryConfig | UnsetType = UNSET
+    api_key_env: Annotated[
+        Name,
+        Meta(description="The variable that holds the key, read at each request; never the key."),
+    ] = "DEEPSEEK_API_KEY"
+    base_url: Annotated[
+        Name | UnsetType,
+        Meta(
+            description="Else `DEEPSEEK_BASE_URL` of the environment, else"
+            " `https://api.deepseek.com`; `/chat/completions` is appended."
+        ),
+    ] = msgspec.field(name="baseURL", default=UNSET)
+    thinking: Annotated[
+        Literal["enabled", "disabled"],
+        Meta(description="`disabled` leaves the effort `off` alone."),
+    ] = "enabled"
+    reasoning_effort: Annotated[
+        EffortId | UnsetType,
+        Meta(description="Of requests that name none; `high` unless thinking is disabled."),
+    ] = UNSET
+    max_tokens: Annotated[
+        Tokens, Meta(description="Output limit of requests and models that name none.")
+    ] = 256_000
+    default_context_window: Annotated[
+        Tokens, Meta(description="Of models that name none.", extra={"unit": "tokens"})
+    ] = 1_000_000
+    models: Annotated[
+        tuple[ModelEntry, ...],
+        Meta(description="Models with facts of their own; other ids are passed through."),
+    ] = (ModelEntry(id="deepseek-v4-flash"), ModelEntry(id="deepseek-v4-pro"))
+    stream_idle_timeout_ms: Annotated[
+        TimeoutMs,
+        Meta(
+            description="How long the provider may be silent; keep-alive comments are a sign of"
+            " life."
+        ),
+    ] = 300_000
+    stream_total_timeout_ms: Annotated[
+        TimeoutMs, Meta(description="How long one answer may take.")
+    ] = 3_600_000
+    connect_timeout_ms: Annotated[
+        TimeoutMs, Meta(description="How long a connection may take.")
+    ] = 30_000
+    retry_policy: Annotated[
+        RetryConfig | UnsetType, Meta(description="When a failed request is made again.")
+    ] = UNSET
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

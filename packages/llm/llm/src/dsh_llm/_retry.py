@@ -51,10 +51,13 @@ class Backoff(
 ):
     """How long to wait: doubled from the initial delay with each retry, up to the longest."""
 
-    initial_delay_ms: DelayMs = 500
-    max_delay_ms: DelayMs = 10_000
-    jitter_ratio: Ratio = 0.1
-    """The delay is multiplied by a random factor of 1 ± this."""
+    initial_delay_ms: Annotated[
+        DelayMs, Meta(description="Before the first retry; doubled with each.")
+    ] = 500
+    max_delay_ms: Annotated[DelayMs, Meta(description="No wait is planned longer.")] = 10_000
+    jitter_ratio: Annotated[
+        Ratio, Meta(description="The delay is multiplied by a random factor of 1 ± this.")
+    ] = 0.1
 
 
 class RetryConfig(
@@ -62,10 +65,18 @@ class RetryConfig(
 ):
     """A retry policy as it stands in a provider's configuration."""
 
-    mode: Literal["normal", "always"] = "normal"
-    max_retries: Retries | UnsetType = UNSET
-    retryable_codes: tuple[Code, ...] | UnsetType = UNSET
-    backoff: Backoff = Backoff()
+    mode: Annotated[
+        Literal["normal", "always"],
+        Meta(description="`always` retries every failure until somebody aborts."),
+    ] = "normal"
+    max_retries: Annotated[
+        Retries | UnsetType, Meta(description="`normal`: requests after the first; 5 if absent.")
+    ] = UNSET
+    retryable_codes: Annotated[
+        tuple[Code, ...] | UnsetType,
+        Meta(description="`normal`: failures worth a retry; if absent, those of dsh-llm."),
+    ] = UNSET
+    backoff: Annotated[Backoff, Meta(description="How long to wait before a retry.")] = Backoff()
 
     def resolve(self) -> RetryPolicy:
         """The flat policy; `always` drops what only `normal` reads.

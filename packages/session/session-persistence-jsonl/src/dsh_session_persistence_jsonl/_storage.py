@@ -45,12 +45,17 @@ _THREADS: Final = 4
 class JsonlConfig(PersistenceOptions, frozen=True, rename="camel", kw_only=True):
     """Configuration of the JSONL storage."""
 
-    root: Annotated[str, msgspec.Meta(min_length=1, description="Directory of all sessions")]
+    root: Annotated[
+        str,
+        msgspec.Meta(
+            min_length=1, description="Directory of all sessions; made when the first is stored."
+        ),
+    ]
     pack_chunks: Annotated[
-        bool, msgspec.Meta(description="Store runs of stream deltas as one row")
+        bool, msgspec.Meta(description="Store runs of stream deltas as rows; reading takes both.")
     ] = True
     compression: Annotated[
-        Literal["zstd", "none"], msgspec.Meta(description="How new and old logs are encoded")
+        Literal["zstd", "none"], msgspec.Meta(description="Form of the logs below this root.")
     ] = "zstd"
 
 

@@ -52,7 +52,11 @@ class PersistenceOptions(msgspec.Struct, frozen=True, rename="camel", kw_only=Tr
 
     write_batch_max_delay_ms: Annotated[
         int,
-        msgspec.Meta(ge=1, le=2**31 - 1, description="Milliseconds that an event waits for others"),
+        msgspec.Meta(
+            ge=1,
+            le=2**31 - 1,
+            description="How long an event waits for others before it is written.",
+        ),
     ] = 200
 
 

@@ -32,7 +32,8 @@ class ShellEnvConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Where the harness home is."""
 
     dsh_home: Annotated[
-        str, Meta(description="Value of DSH_HOME; empty: the home that the process uses.")
+        str,
+        Meta(description="Value of `DSH_HOME`. Empty: `$DSH_HOME` of the process, else `~/.dsh`."),
     ] = ""
 
 

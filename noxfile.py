@@ -73,6 +73,27 @@ def wheels(session: nox.Session) -> None:
     session.run("pytest", "tests/wheels", env={"DSH_WHEELS": " ".join(session.posargs)})
 
 
+@nox.session
+def real(session: nox.Session) -> None:
+    """Break and mend real projects; fetches their source distributions from the package index."""
+    sync(session, "test")
+    session.install("pip")
+    sdists = session.create_tmp()
+    session.run(
+        *("python", "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary=:all:"),
+        *(f"--dest={sdists}", "--requirement=tests/real/projects.txt"),
+    )
+    session.run("pytest", "tests/real", *session.posargs, env={"DSH_REAL_SDISTS": sdists})
+
+
+@nox.session
+def crash(session: nox.Session) -> None:
+    """Kill runs at fifty moments instead of the few that the tests take, and resume each."""
+    sync(session, "test")
+    kills = {"DSH_TEST_KILLS": "50"}
+    session.run("pytest", "tests/headless/test_crash.py", *session.posargs, env=kills)
+
+
 @nox.session(python=False)
 def version(session: nox.Session) -> None:
     """Give every distribution one version: `nox -s version -- X.Y.Z`."""

@@ -54,9 +54,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _demonstrate(root: Path, progress: Progress, *, slow: bool) -> int:
     project, home = root / "project", root / "home"
-    create_project(project)
-    progress.headline("A project with a failing test, a scripted model, the real harness.")
     with Run() as run:
+        create_project(project)
+        progress.headline("A project with a failing test, a scripted model, the real harness.")
         with MockServer.threaded(replies(slow=slow)) as server:
             command = [sys.executable, "-m", "dsh_cli", "headless", "--json", TASK]
             environment = _environment(home, server.base_url)

@@ -241,3 +241,64 @@ async def test_a_key_with_illegal_characters_is_refused_unseen(
     failure = await model.failure()
     assert failure.code == "INVALID_CREDENTIAL"
     assert "secret" not in failure.message
+
+
+@pytest.mark.parametrize("status", [400, 500])
+async def test_a_body_too_deep_to_read_keeps_its_status(
+    serve_model: Any, mount: Any, status: int
+) -> None:
+    reply = Reply.status(status, {"content-type": "application/json"}, "[" * 60_000)
+    model = await mount(await serve_model([reply]))
+    failure = await model.failure()
+    assert failure.code == {400: "INVALID_REQUEST", 500: "SERVER"}[status]
+
+
+@pytest.mark.parametrize("payload", ['{"error":' + "[" * 60_000, "[" * 60_000])
+async def test_an_event_too_deep_to_read_is_malformed(
+    serve_model: Any, mount: Any, payload: str
+) -> None:
+    model = await mount(await serve_model([Reply.raw(payload)]))
+    assert (await model.failure()).code == "MALFORMED_RESPONSE"
+
+
+async def test_a_refusal_is_told_although_its_body_never_ends(serve_model: Any, mount: Any) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 99\r\n\r\nno")
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        model = await mount(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        failure = await model.failure()
+        await model.handle.dispose()
+    assert (failure.code, failure.status) == ("AUTH", 401)
+
+
+async def test_a_redirect_says_where_to_but_not_what_is_secret_in_it(
+    serve_model: Any, mount: Any
+) -> None:
+    headers = {"location": "https://other.example/v2?token=s3cret"}
+    model = await mount(await serve_model([Reply.status(308, headers, "")]))
+    failure = await model.failure()
+    assert failure.code == "HTTP_308"
+    assert "https://other.example/v2" in failure.message
+    assert "s3cret" not in failure.message
+
+
+@pytest.mark.parametrize("visible", [4, 5, 17])
+async def test_a_text_cut_in_the_middle_of_the_key_shows_none_of_it(
+    serve_model: Any, mount: Any, key: str, visible: int
+) -> None:
+    body = "x" * (499 - visible) + key + " and more"
+    model = await mount(await serve_model([Reply.status(401, {}, body)]))
+    failure = await model.failure()
+    assert key[:visible] not in failure.message.replace("xx", "")
+    assert "***…" in failure.message
+
+
+async def test_a_key_that_comes_back_as_the_request_id_is_not_kept(
+    serve_model: Any, mount: Any, key: str
+) -> None:
+    model = await mount(await serve_model([Reply.status(400, {"x-request-id": key}, "no")]))
+    assert key not in (await model.failure()).request_id

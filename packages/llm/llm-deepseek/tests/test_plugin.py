@@ -236,3 +236,50 @@ def test_the_version_that_is_sent_is_the_packages_own() -> None:
     from dsh_llm_deepseek._transport import VERSION
 
     assert version("dsh-llm-deepseek") == VERSION
+
+
+def test_this_machine_is_recognised_in_the_spellings_that_systems_understand() -> None:
+    for host in ("localhost.", "127.1", "2130706433", "0.0.0.0", "[::]", "[::ffff:127.0.0.1]"):
+        assert profile(base_url=f"http://{host}:1").is_loopback, host
+    for host in ("10.1", "[::ffff:10.0.0.1]", "127.example.com", "1270.0.0.1"):
+        assert not profile(base_url=f"http://{host}:1").is_loopback, host
+
+
+@pytest.mark.parametrize("url", ["http://\x01", "http://a b", "http://a\nb", "http://a/\u2028b"])
+def test_a_base_url_with_characters_that_no_url_has_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match="baseURL must be"):
+        profile(base_url=url)
+
+
+def test_white_space_around_a_base_url_is_no_part_of_it() -> None:
+    assert profile(base_url=" http://127.0.0.1:9/v1/\n").base_url == "http://127.0.0.1:9/v1"
+
+
+async def test_a_host_that_only_the_client_refuses_is_explained(mount: Any) -> None:
+    model = await mount("http://xn--a:1")
+    assert (await model.failure()).code == "TRANSPORT_SETUP"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ALL_PROXY", "socks5://user:s3cret@127.0.0.1:9"),
+        ("HTTP_PROXY", "http://user:s3cret@127.0.0.1:no"),
+        ("NO_PROXY", "[::1]"),
+        ("SSL_CERT_FILE", "/nothing/here.pem"),
+        ("SSL_CERT_FILE", __file__),
+        ("SSLKEYLOGFILE", "/nothing/here"),
+    ],
+)
+async def test_settings_of_the_environment_that_cannot_be_used_are_named(
+    mount: Any, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    for other in ("ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(other, raising=False)
+        monkeypatch.delenv(other.lower(), raising=False)
+    monkeypatch.setenv(name, value)
+    model = await mount("https://model.example.invalid")
+    failure = await model.failure()
+    assert failure.code == "TRANSPORT_SETUP"
+    assert name in failure.message
+    assert "s3cret" not in failure.message

@@ -180,8 +180,9 @@ def resolve_profile(config: Config, environment_base_url: str | None) -> Profile
 
 def _endpoint(base_url: str, named: str) -> tuple[str, str, bool]:
     """The URL without trailing slashes, its host, whether it is TLS."""
+    base_url = base_url.strip()
     try:
-        parts = urlsplit(base_url)
+        parts = urlsplit(base_url if _clean_url(base_url) else "")
         host, _ = parts.hostname or "", parts.port
     except ValueError:
         host, parts = "", urlsplit("")
@@ -193,12 +194,25 @@ def _endpoint(base_url: str, named: str) -> tuple[str, str, bool]:
     return base_url.rstrip("/"), host, parts.scheme == "https"
 
 
+def _clean_url(text: str) -> bool:
+    # urlsplit drops line breaks silently, and the HTTP client fails over the rest at each request.
+    return text.isprintable() and not any(map(str.isspace, text))
+
+
 def _is_loopback(host: str) -> bool:
+    """Whether `host` is this machine, in any of the spellings that systems understand."""
+    host = host.removesuffix(".")
     if host == "localhost" or host.endswith(".localhost"):
         return True
     import ipaddress  # only here, and only where the host is not a name
+    import socket
 
     try:
-        return ipaddress.ip_address(host).is_loopback
+        address = ipaddress.ip_address(host)
     except ValueError:
-        return False
+        try:
+            address = ipaddress.ip_address(socket.inet_aton(host))  # 127.1 and the like
+        except OSError:
+            return False
+    address = getattr(address, "ipv4_mapped", None) or address
+    return address.is_loopback or address.is_unspecified

@@ -15,6 +15,9 @@ from ._wire import clean
 MAX_BODY_BYTES: Final = 65_536
 """Of an error response; the rest is not read."""
 _SHOWN: Final = 500
+_CUT: Final = "…"
+_TELLING: Final = 4
+"""Characters of a key that say something about it."""
 _CODES: Final = {
     "AUTH": ("authentication", "invalid_api_key", "permission"),
     "RATE_LIMIT": ("rate_limit", "too_many_requests"),
@@ -27,7 +30,7 @@ def http_error(
 ) -> LlmError:
     """The failure that a response other than 200 tells."""
     message, facts = _read(body)
-    message = message or f"the provider answered with HTTP status {status}"
+    message = message or _unexplained(status, headers.get("location"))
     code = _status_code(status, facts)
     if code == "AUTH":
         message = f"{message} (the key in {api_key_env} was refused)"
@@ -54,7 +57,7 @@ def body_error(body: bytes) -> LlmError:
     """The failure of a successful response that is no event stream."""
     try:
         value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         value = None
     if isinstance(value, dict) and (error := cast("dict[str, Any]", value).get("error")):
         return stream_error(error)
@@ -68,20 +71,43 @@ def body_error(body: bytes) -> LlmError:
 def redacted(error: LlmError, key: str) -> LlmError:
     """`error` without `key`: some servers repeat in their answer what they refuse."""
     failure = error.failure
-    if not key or key not in failure.message:
+    message = _without(failure.message, key)
+    request = _without(failure.request_id or "", key)
+    if message == failure.message and request == (failure.request_id or ""):
         return error
     return LlmError(
-        failure.message.replace(key, "***"),
+        message,
         code=failure.code,
         status=failure.status or None,
         provider_retry_after_ms=failure.provider_retry_after_ms or None,
-        request_id=failure.request_id or None,
+        request_id=request or None,
     )
 
 
 def request_id(headers: Mapping[str, str]) -> str | None:
     """The provider's own id of the request, for its support."""
     return headers.get("x-request-id") or headers.get("x-deepseek-request-id") or None
+
+
+def _without(text: str, key: str) -> str:
+    if not key:
+        return text
+    text = text.replace(key, "***")
+    # A text that was cut short may end in the middle of it.
+    for length in range(min(len(key), _SHOWN), _TELLING - 1, -1):
+        text = text.replace(key[:length] + _CUT, "***" + _CUT)
+    return text
+
+
+def _unexplained(status: int, location: str | None) -> str:
+    if not location or not 300 <= status <= 399:
+        return f"the provider answered with HTTP status {status}"
+    # Not its query: that is where redirects carry secrets.
+    target = _shortened(location.partition("?")[0])
+    return (
+        f"the provider redirects to {target} (HTTP status {status}), which is not followed with a "
+        "key: set the base URL to the place that answers"
+    )
 
 
 def _status_code(status: int, facts: str) -> str:
@@ -114,7 +140,7 @@ def _text_code(facts: str) -> str:
 def _read(body: bytes) -> tuple[str, str]:
     try:
         value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         text = _shortened(body.decode("utf-8", "replace"))
         return text, text
     fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
@@ -144,7 +170,7 @@ def _embedded_status(error: object) -> int | None:
 
 def _shortened(text: str) -> str:
     text = clean(" ".join(text.split()))
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+    return text if len(text) <= _SHOWN else text[: _SHOWN - len(_CUT)] + _CUT
 
 
 def _retry_after_ms(value: str | None) -> float | None:

@@ -17,6 +17,7 @@ from ._wire import decode_chunk
 
 if TYPE_CHECKING:
     import httpx
+    from anyio import CancelScope
     from dsh_cordis import AbortSignal
 
     from ._config import Profile
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 _IDLE: Final = "LLM_STREAM_IDLE"
 _TOTAL: Final = "LLM_STREAM_TOTAL"
+_EXPLANATION_SECONDS: Final = 2.0
+"""How long the body of a refusal is waited for."""
 _DRAIN_SECONDS: Final = 0.25
 """How long the end of a complete answer is waited for, to keep its connection."""
 
@@ -162,8 +165,8 @@ class ResponseStream(AsyncIterator[StreamChunk]):
         if status == 200 and "json" not in kind and "html" not in kind:
             return
         read = bytearray()
-        # The status has said what matters; a body that breaks off only says less.
-        with suppress(import_httpx().HTTPError):
+        # The status has said what matters; a body that breaks off or drips only says less.
+        with suppress(import_httpx().HTTPError), _at_most(_EXPLANATION_SECONDS):
             while len(read) < MAX_BODY_BYTES and (data := await self._read()) is not None:
                 read += data
         if self._watchdog is not None and self._watchdog.signal.aborted:
@@ -228,12 +231,16 @@ def _break(response: httpx.Response) -> None:
         twin.shutdown(socket.SHUT_RDWR)
 
 
-async def _drain(body: AsyncIterator[bytes]) -> None:
-    """Read the end of a complete answer, usually there already; a closed connection costs more."""
+def _at_most(seconds: float) -> CancelScope:
     import anyio
 
+    return anyio.move_on_after(seconds)
+
+
+async def _drain(body: AsyncIterator[bytes]) -> None:
+    """Read the end of a complete answer, usually there already; a closed connection costs more."""
     httpx = import_httpx()
-    with anyio.move_on_after(_DRAIN_SECONDS):
+    with _at_most(_DRAIN_SECONDS):
         try:
             while await anext(body, None) is not None:
                 pass

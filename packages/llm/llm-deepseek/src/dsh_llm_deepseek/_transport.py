@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections import deque
@@ -23,6 +24,8 @@ USER_AGENT: Final = f"dsh/{VERSION}"
 
 _KEEPALIVE_SECONDS: Final = 60.0
 """Longer than most tool calls, so that the next step finds its connection open."""
+_PROXY_VARIABLES: Final = ("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY")
+_TLS_VARIABLES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")
 _MAX_IDLE: Final = 100
 """Connections that are kept without a request."""
 
@@ -115,25 +118,15 @@ class Transport:
     async def open(self, body: bytes, key: str) -> Exchange:
         """Send one request; returns when the head of the response is there, its body unread.
 
-        Raises httpx's errors, and `LlmError` with `TRANSPORT` once disposed.
+        Raises httpx's errors, and `LlmError`: `TRANSPORT` once disposed, `TRANSPORT_SETUP` if the
+        environment asks for what cannot be done.
         """
         if self._disposed:
             raise LlmError("the model provider was unloaded", code="TRANSPORT")
         client = self._idle.pop()[1] if self._idle else self._connect()
         self._busy.add(client)
-        request = client.build_request(
-            "POST",
-            f"{self._profile.base_url}/chat/completions",
-            content=body,
-            headers={
-                "authorization": f"Bearer {key}",
-                "content-type": "application/json",
-                "accept": "text/event-stream",
-                "accept-encoding": "identity",
-                "user-agent": USER_AGENT,
-            },
-        )
         try:
+            request = self._request(client, body, key)
             return Exchange(self, client, await client.send(request, stream=True))
         except BaseException:
             await self.give_back(client)
@@ -160,6 +153,25 @@ class Transport:
         if self._absent is not None:
             self._absent.dispose()
 
+    def _request(self, client: httpx.AsyncClient, body: bytes, key: str) -> httpx.Request:
+        loaded: Any = import_httpx()
+        headers = {
+            "authorization": f"Bearer {key}",
+            "content-type": "application/json",
+            "accept": "text/event-stream",
+            "accept-encoding": "identity",
+            "user-agent": USER_AGENT,
+        }
+        url = f"{self._profile.base_url}/chat/completions"
+        try:
+            return client.build_request("POST", url, content=body, headers=headers)
+        except (ValueError, loaded.InvalidURL) as error:
+            # What only the client's own, stricter reading of the host finds.
+            host = self._profile.host
+            raise LlmError(
+                f"the base URL has no usable host ({host!r}): {error}", code="TRANSPORT_SETUP"
+            ) from error
+
     def _connect(self) -> httpx.AsyncClient:
         loaded: Any = import_httpx()
         profile = self._profile
@@ -168,16 +180,35 @@ class Transport:
         if self._tls is None:
             # Reading the certificates takes 20 to 40 ms, which a plain URL need not pay: no TLS
             # ever happens there, since redirects are not followed.
-            self._tls = loaded.create_ssl_context(verify=profile.is_tls)
-        return loaded.AsyncClient(
-            verify=self._tls,
-            trust_env=not profile.is_loopback,
-            # Silence and total time are bounded by the stream, which knows what waiting is.
-            timeout=loaded.Timeout(None, connect=profile.connect_timeout_ms / 1000),
-            limits=loaded.Limits(
-                max_connections=None,
-                max_keepalive_connections=1,
-                keepalive_expiry=_KEEPALIVE_SECONDS,
-            ),
-            follow_redirects=False,
-        )
+            try:
+                self._tls = loaded.create_ssl_context(verify=profile.is_tls)
+            except OSError as error:
+                raise _unusable("certificate", _TLS_VARIABLES, str(error)) from error
+        try:
+            return loaded.AsyncClient(
+                verify=self._tls,
+                trust_env=not profile.is_loopback,
+                # Silence and total time are bounded by the stream, which knows what waiting is.
+                timeout=loaded.Timeout(None, connect=profile.connect_timeout_ms / 1000),
+                limits=loaded.Limits(
+                    max_connections=None,
+                    max_keepalive_connections=1,
+                    keepalive_expiry=_KEEPALIVE_SECONDS,
+                ),
+                follow_redirects=False,
+            )
+        except ImportError as error:
+            raise _unusable("proxy", _PROXY_VARIABLES, "SOCKS is not supported here") from error
+        except (ValueError, loaded.InvalidURL):
+            # The cause stays out of it, chained or not: a proxy's URL may hold a password.
+            raise _unusable("proxy", _PROXY_VARIABLES, "one of them is no URL") from None
+
+
+def _unusable(kind: str, names: tuple[str, ...], reason: str) -> LlmError:
+    present = {name.upper() for name in os.environ if os.environ[name]}
+    named = ", ".join(name for name in names if name in present)
+    return LlmError(
+        f"the {kind} settings of the environment cannot be used ({named}): {reason}; "
+        "mend or unset them",
+        code="TRANSPORT_SETUP",
+    )

@@ -85,7 +85,7 @@ def decode_chunk(payload: bytes) -> WireChunk | None:
     """
     try:
         return _decode(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _repaired(payload)
 
 

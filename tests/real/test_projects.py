@@ -17,7 +17,8 @@ from dsh_llm_mock_server import MockServer, Reply, Request
 
 pytestmark = pytest.mark.timeout(120)
 
-PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
+# Settings that pytest would find above the project are none of its own.
+PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir=.")
 
 
 @dataclass(frozen=True)

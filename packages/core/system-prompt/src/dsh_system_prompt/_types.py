@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class AgentRef(Protocol):
-    """What a provider of prompt text may know of the agent that it writes for."""
+    """What prompts, tools and policies may know of the agent that they serve."""
 
     @property
     def id(self) -> SessionId: ...

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dsh_system_prompt import AgentRef
+
 from ._definition import ToolDefinition, define_tool
 from ._errors import ToolArgsError, ToolError, ToolOutputError, ToolSchemaError
 from ._execution import ToolExecution
@@ -16,7 +18,6 @@ from ._types import (
     TOOLS_PRE_EXECUTE,
     TOOLS_RESULT,
     Accept,
-    AgentRef,
     Allow,
     Ask,
     Block,

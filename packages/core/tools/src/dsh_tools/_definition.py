@@ -56,8 +56,6 @@ class ToolDefinition:
     """How long a body should take at most; a policy's to enforce, never sent to the model."""
     finalize_content: Callable[[ToolExecution, ToolOutcome], Rendered] | None = None
     """The last word on the content of every outcome, failures of the pipeline included."""
-    present_call: Callable[[Any], object] | None = None
-    present_result: Callable[[Any, ToolOutcome], object] | None = None
     schema: ToolSchema = field(init=False)
     """What the model sees."""
 
@@ -102,8 +100,6 @@ def define_tool(
     is_concurrency_safe: bool | Callable[[Any], bool] = False,
     timeout_ms: float | None = None,
     finalize_content: Callable[[ToolExecution, ToolOutcome], Rendered] | None = None,
-    present_call: Callable[[Any], object] | None = None,
-    present_result: Callable[[Any, ToolOutcome], object] | None = None,
 ) -> ToolDefinition:
     """A tool whose parameters are `params` and whose body is `execute`.
 
@@ -124,6 +120,4 @@ def define_tool(
         is_concurrency_safe=is_concurrency_safe,
         timeout_ms=timeout_ms,
         finalize_content=finalize_content,
-        present_call=present_call,
-        present_result=present_result,
     )

@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from dsh_cordis import AbortSignal
     from dsh_llm import Message
     from dsh_lossless_json import FrozenJson
+    from dsh_system_prompt import AgentRef
 
-    from ._types import AgentRef, ToolCallRequest
+    from ._types import ToolCallRequest
 
 
 class ToolExecution:

@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 from dsh_cordis import Emit, ServiceKey, Waterfall
 from dsh_scope import scope_target
+from dsh_system_prompt import AgentRef
 from msgspec import UNSET, UnsetType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dsh_cordis import AbortSignal, Context, Target
-    from dsh_llm import ContentBlock, Message, SessionId
+    from dsh_cordis import AbortSignal, Target
+    from dsh_llm import ContentBlock, Message
     from dsh_lossless_json import FrozenJson
-    from dsh_session import Session
 
     from ._execution import ToolExecution
     from ._registry import ToolRegistry
-
-
-class AgentRef(Protocol):
-    """What tools and policies may know of the agent that calls. The live agent is a scope key."""
-
-    @property
-    def id(self) -> SessionId: ...
-    @property
-    def session(self) -> Session: ...
-    @property
-    def ctx(self) -> Context: ...
 
 
 class CallToken:
@@ -49,6 +38,7 @@ class ToolCallRequest:
     signal: AbortSignal
     """The caller's; aborting it stops the call."""
     agent: AgentRef | None = None
+    """The agent that calls; the live one is a scope key."""
     parent: CallToken | None = None
     """Token of the call that makes this one."""
     root_call_id: str | None = None

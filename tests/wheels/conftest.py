@@ -227,5 +227,6 @@ def _judge(member: Member, directory: Path, constraints: Path) -> Verdict:
     copytree(member.directory / "tests", directory / "tests", ignore=ignore_patterns("__pycache__"))
     for name in ("conftest.py", "pyproject.toml"):
         copy(ROOT / name, directory / name)
-    command = (python, "-I", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests")
+    # Not -I: the standard library itself reads less of the environment then, and tests set it.
+    command = (python, "-P", "-s", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests")
     return Verdict(installed, imported, _run(*command, cwd=directory, first_on_path=python.parent))

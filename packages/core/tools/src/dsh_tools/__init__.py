@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dsh_system_prompt import AgentRef
-
 from ._definition import ToolDefinition, define_tool
 from ._errors import ToolArgsError, ToolError, ToolOutputError, ToolSchemaError
 from ._execution import ToolExecution
@@ -44,7 +42,6 @@ __all__ = (
     "TOOLS_PRE_EXECUTE",
     "TOOLS_RESULT",
     "Accept",
-    "AgentRef",
     "Allow",
     "Ask",
     "Block",

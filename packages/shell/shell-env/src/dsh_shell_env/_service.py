@@ -13,7 +13,7 @@ import msgspec
 from dsh_cordis import Context, CordisError, Disposer, Service, ServiceKey
 from dsh_home_paths import resolve_dsh_home
 from dsh_session_persistence import SESSION_PERSISTENCE
-from dsh_tools import AgentRef
+from dsh_system_prompt import AgentRef
 from msgspec import Meta
 
 SHELL_ENV = ServiceKey["ShellEnv"]("shell_env")

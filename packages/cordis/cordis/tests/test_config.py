@@ -115,6 +115,30 @@ def test_value_of_a_secret_is_never_shown(secret: object):
     assert "apiKey" in text
 
 
+def test_value_of_a_secret_is_not_shown_whatever_the_spelling_of_its_key():
+    class Spelled(msgspec.Struct):
+        api_key: Annotated[Literal["ab"], Meta(extra={"secret": True})] = "ab"
+        pin: Annotated[Literal["cd"], Meta(extra={"secret": True})] = msgspec.field(
+            name="PIN_code", default="cd"
+        )
+
+    for key in ("apiKey", "api_key", "PIN_code", "pin"):
+        with pytest.raises(ConfigError) as caught:
+            validate_config(Spelled, {key: "xyz"}, where="dsh-thing")
+        assert "xyz" not in str(caught.value)
+
+
+def test_nearest_key_is_named_as_a_file_declares_it():
+    class Endpoint(msgspec.Struct):
+        base_url: str = msgspec.field(name="baseURL", default="")
+        wait_ms: int = 0
+
+    with pytest.raises(ConfigError, match='did you mean "baseURL"'):
+        validate_config(Endpoint, {"base_uri": "x"}, where="dsh-thing")
+    with pytest.raises(ConfigError, match='did you mean "waitMs"'):
+        validate_config(Endpoint, {"waitM": 1}, where="dsh-thing")
+
+
 def test_secret_quoted_by_a_validator_is_masked():
     class Checked(msgspec.Struct):
         token: Annotated[str, Meta(extra={"secret": True})]

@@ -77,13 +77,13 @@ class _Walk:
                     plain[key] = value
                     continue
                 raise ConfigError(self._unknown(str(key), known.values(), path))
-            here = (*path, _camel(field.name))
+            here = (*path, _camel(field.wire))
             if field.wire in plain:
                 raise ConfigError(
                     f"invalid config of {self._where}: {'.'.join(here)} is given twice"
                 )
             if field.secret:
-                self._secret_paths.add(here)
+                self._secret_paths.add(_spelled(here))
                 self._remember(value)
             plain[field.wire] = self.value(field.kind, value, here)
         return plain
@@ -121,7 +121,7 @@ class _Walk:
             path = tuple(
                 p for p in place.rstrip("`").replace("[", ".").replace("]", "").split(".") if p
             )
-        if any(path[: len(secret)] == secret for secret in self._secret_paths):
+        if any(_spelled(path)[: len(secret)] == secret for secret in self._secret_paths):
             text = "invalid value (not shown, it is a secret)"
         for secret in self._secrets:
             text = text.replace(secret, "***")
@@ -135,7 +135,8 @@ class _Walk:
     def _unknown(self, key: str, fields: Iterable[_Field], path: tuple[str, ...]) -> str:
         import difflib  # only a failing boot needs it
 
-        names = sorted({_camel(field.name) for field in fields})
+        # What a file should say: the declared name where there is one (`baseURL`), else camelCase.
+        names = sorted({_camel(field.wire) for field in fields})
         near = difflib.get_close_matches(_camel(key), names, n=1, cutoff=0.0)
         hint = f', did you mean "{near[0]}"?' if near else ": it takes no configuration"
         place = ".".join((*path, key))
@@ -209,6 +210,11 @@ def _tag_field(kind: type) -> str | None:
 def _tag_fits(kind: type, raw: Mapping[Any, Any]) -> bool:
     field = _tag_field(kind)
     return field is None or raw.get(field) == cast("Any", kind).__struct_config__.tag
+
+
+def _spelled(path: tuple[str, ...]) -> tuple[str, ...]:
+    """`path` for comparison: validators name their own spelling, we name a file's."""
+    return tuple(map(_camel, path))
 
 
 def _camel(name: str) -> str:

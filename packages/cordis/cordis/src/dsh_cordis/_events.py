@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 _MAX_TARGETS: Final = 256
 """How many targets one event remembers the admitted listeners of."""
 
-
 _MODES: Final[dict[type[AnyEventKey], str]] = {
     Emit: "emit",
     Parallel: "emit",
@@ -127,8 +126,10 @@ class EventTable:
         self, event: AnyEventKey, args: tuple[Any, ...], target: Target | None
     ) -> tuple[Listener, ...]:
         """The listeners of one dispatch, after telling the dispatch observers."""
-        if self.observers is not None:
-            self._observe(event, args, target)
+        observers = self.observers
+        if observers is not None and not event.name.startswith("internal/"):
+            for observer in observers.all():
+                observer.call(_MODES[type(event)], event.name, args, target)
         return self.listeners(event, args, target)
 
     def listeners(
@@ -150,13 +151,6 @@ class EventTable:
         """Whether anyone listens."""
         entry = self._lists.get(event.name)
         return entry is not None and bool(entry.all())
-
-    def _observe(self, event: AnyEventKey, args: tuple[Any, ...], target: Target | None) -> None:
-        if self.observers is None or event.name.startswith("internal/"):
-            return
-        mode = _MODES[type(event)]
-        for observer in self.observers.all():
-            observer.call(mode, event.name, args, target)
 
 
 def emit(event: AnyEventKey, listeners: tuple[Listener, ...], args: tuple[Any, ...]) -> None:

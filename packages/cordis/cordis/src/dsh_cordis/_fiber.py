@@ -152,13 +152,12 @@ class Fiber(HasEffect):
         Only the first call does anything and waits. Raises SELF_DISPOSAL when a task that the
         disposal has to wait for awaits it.
         """
-        if self.parent is None:
-            return self._dispose_root()
         if self.uid is None:
             return Settling(None)
-        self.uid = None
-        events = self.kernel.events
-        emit_contained(Internal.PLUGIN, events.select(Internal.PLUGIN, (self,), None), (self,))
+        if self.parent is not None:  # the root stays usable
+            self.uid = None
+            listeners = self.kernel.events.select(Internal.PLUGIN, (self,), None)
+            emit_contained(Internal.PLUGIN, listeners, (self,))
         self._leave()
         return Settling(self)
 
@@ -258,6 +257,12 @@ class Fiber(HasEffect):
         """Dispose, or join the disposal that someone else started."""
         self.dispose()
         return None if self.inertia is None else self.quiet()
+
+    async def quiet(self) -> None:
+        """Wait until no load or unload is in flight; never raises what they raised."""
+        while (task := self.inertia) is not None:
+            # asyncio.wait: a cancelled waiter must not cancel a load.
+            await asyncio.wait({task})
 
     # -- states -----------------------------------------------------------------------------
 
@@ -388,17 +393,6 @@ class Fiber(HasEffect):
             self._set_state(FAILED)
         else:
             self._load_or_wait()
-
-    def _dispose_root(self) -> Awaitable[None]:
-        if self.state is ACTIVE:
-            self._set_state(UNLOADING)
-            self._ensure_task()
-        return Settling(self)
-
-    async def quiet(self) -> None:
-        """Wait until no load or unload is in flight; never raises what they raised."""
-        while (task := self.inertia) is not None:
-            await asyncio.wait({task})
 
     def _check_alive(self) -> None:
         if self.uid is None:

@@ -186,6 +186,14 @@ def test_a_home_that_is_a_file_cannot_hold_a_profile(site: Site, home: Path):
         check_home_writable(home)
 
 
+@pytest.mark.parametrize("target", ["gone", "home"])
+def test_a_home_that_is_a_link_to_nothing_is_named(home: Path, target: str):
+    home.symlink_to(home.parent / target)
+    with pytest.raises(BootError, match="leads nowhere") as caught:
+        check_home_writable(home)
+    assert caught.value.code == "HOME_NOT_WRITABLE"
+
+
 def test_a_writable_or_creatable_home_passes(home: Path):
     check_home_writable(home / "not" / "yet")
     home.mkdir()

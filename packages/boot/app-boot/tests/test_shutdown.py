@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import subprocess
+import sys
 import threading
 
 import anyio
@@ -65,3 +68,28 @@ async def test_a_disposer_that_hangs_is_cut_off_with_the_requested_code():
     assert forced.codes == [7]
     release.set()
     assert await shutdown.wait() == 7
+
+
+def test_an_end_without_a_thread_to_be_had_still_ends():
+    code = """
+import asyncio, signal, threading
+from dsh_app_boot import Shutdown
+from dsh_cordis import Context
+
+def refuse(self):
+    raise RuntimeError("can't start new thread")
+
+threading.Thread.start = refuse
+
+async def main():
+    shutdown = Shutdown()
+    root = Context()
+    shutdown.attach(root)
+    root.effect(lambda: asyncio.Event().wait)
+    shutdown.request(7, grace_s=0.01)
+    await shutdown.wait()
+
+asyncio.run(main())
+"""
+    ended = subprocess.run([sys.executable, "-c", code], timeout=20, check=False)
+    assert ended.returncode == -signal.SIGALRM

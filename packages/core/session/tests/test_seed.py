@@ -169,6 +169,8 @@ async def test_the_end_of_a_seed_is_not_published(root: Any, store: SessionStore
     "meta",
     [
         SessionMeta(cwd="relative/path"),
+        SessionMeta(cwd="/caf\udce9"),
+        SessionMeta(parent_session="a\0b"),
         SessionMeta(created_at=-1),
         SessionMeta(created_at=2**53),
         SessionMeta(origin="x"),

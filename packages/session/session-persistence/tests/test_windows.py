@@ -210,3 +210,18 @@ async def test_a_last_write_that_fails_is_logged_with_its_owner(
             add(process.sessions.create("s"))
     assert "no space" in caplog.text
     assert "log of s" in caplog.text
+
+
+async def test_a_last_write_that_fails_as_a_flush_did_is_not_told_twice(
+    memory: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        async with memory.open(writeBatchMaxDelayMs=60_000) as process:
+            session = process.sessions.create("s")
+            add(session)
+            memory.memory.failures.append(full())
+            with pytest.raises(SessionPersistenceError):
+                await process.sessions.flush(session)
+            memory.memory.failures.append(full())
+    assert caplog.text == ""
+    assert memory.memory.batches == []

@@ -185,3 +185,13 @@ async def test_a_context_without_a_launcher_sees_the_process(
         provided = LaunchEnvironment({})
         root.provide(LAUNCH_ENVIRONMENT, provided)
         assert launch_environment_of(root) is provided
+
+
+def test_a_home_that_is_a_link_to_itself_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "home").symlink_to(tmp_path / "home")
+    (tmp_path / ".env").write_text("A=1")
+    env = load_layered_environment("dsh", tmp_path, tmp_path / "home", {})
+    assert env.get("A") == "1"
+    assert caplog.text.count("failed to load .env") == 1

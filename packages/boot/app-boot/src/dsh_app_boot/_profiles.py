@@ -114,8 +114,10 @@ def profile_directory(home: Path, name: str) -> Path:
 def check_home_writable(home: Path) -> None:
     """Raises BootError (`HOME_NOT_WRITABLE`) if nothing can be stored in the harness home."""
     existing = home
-    while not existing.exists() and existing != existing.parent:
+    while not os.path.lexists(existing) and existing != existing.parent:
         existing = existing.parent
+    if existing.is_symlink() and not os.path.exists(existing):
+        raise _unwritable(home, f"{existing} is a link that leads nowhere")
     if not existing.is_dir():
         raise _unwritable(home, f"{existing} is not a directory")
     # access() knows read-only filesystems too, where the mode bits of root tell nothing.

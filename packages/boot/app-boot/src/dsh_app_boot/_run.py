@@ -119,9 +119,10 @@ def _fail_loud(
             return
         if shutdown.code is not None:
             return
+        # First: out of memory, saying why may fail as well.
+        shutdown.request(1, grace_s=FATAL_GRACE_S)
         stack = "".join(traceback.format_exception(error)).rstrip()
         sys.stderr.write(f"{program}: fatal load failure: {stack}\n")
         sys.stderr.flush()
-        shutdown.request(1, grace_s=FATAL_GRACE_S)
 
     return handle

@@ -68,7 +68,12 @@ class Shutdown:
         self.code = code
         deadline = threading.Timer(grace_s, self._end, args=(code,))
         deadline.daemon = True
-        deadline.start()
+        try:
+            deadline.start()
+        except (RuntimeError, MemoryError):
+            # No thread is to be had, which may be why the end was asked for. The bound stays: the
+            # alarm ends the process by the signal's own default.
+            signal.setitimer(signal.ITIMER_REAL, grace_s)
         if self._loop is not None:
             # A loop that is closing has nothing left to dispose.
             with contextlib.suppress(RuntimeError):
@@ -114,9 +119,12 @@ def leave(code: int) -> None:
     run in a thread so that one that hangs cannot hold the process.
     """
     hooks = threading.Thread(target=atexit._run_exitfuncs, daemon=True)  # noqa: SLF001 - the interpreter offers no other way to run them
-    hooks.start()
-    hooks.join(EXIT_HOOKS_S)
-    os._exit(code)
+    try:
+        hooks.start()
+        hooks.join(EXIT_HOOKS_S)
+    finally:
+        # Also without a thread to be had.
+        os._exit(code)
 
 
 def flush_output() -> None:

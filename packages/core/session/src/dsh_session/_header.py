@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 from dsh_llm import SessionId
+from dsh_lossless_json import unsafe_text
 from msgspec import UNSET, Meta, UnsetType
 
 from ._errors import SessionError
@@ -84,6 +85,11 @@ def checked_header(header: SessionHeader, session_id: SessionId) -> SessionHeade
         raise _invalid(session_id, f"it belongs to {header.id!r}")
     if header.cwd is not UNSET and not is_absolute(header.cwd):
         raise _invalid(session_id, f"cwd {header.cwd!r} is not an absolute path")
+    for name in header.__struct_fields__:
+        value = getattr(header, name)
+        if isinstance(value, str) and unsafe_text(value) is not None:
+            # Such as a directory's name in another encoding.
+            raise _invalid(session_id, f"{name} {value!r} is not UTF-8 text without NUL")
     return header
 
 

@@ -46,6 +46,9 @@ class LiveLog:
         self._timer: asyncio.TimerHandle | None = None
         self._last_call: asyncio.TimerHandle | None = None
         self._barrier: asyncio.Future[None] | None = None
+        self._told = ""
+        """The last failure that somebody waited for and got."""
+        self._given_up = False
         self._closing = False
         self._eager = False
         self._loop = asyncio.get_running_loop()
@@ -105,9 +108,9 @@ class LiveLog:
         self._wake()
 
     async def run(self) -> None:
-        """The writer's task. Raises if the last write fails."""
+        """The writer's task. Raises if the last write fails in a way that nobody was told yet."""
         try:
-            while not (self._closing and self._barrier is None and self._settled()):
+            while not (self._given_up or self._finished()):
                 if self._due():
                     await self._drain()
                 else:
@@ -119,6 +122,9 @@ class LiveLog:
             self.ended.set()
             if self._barrier is not None:
                 self._barrier.set_exception(self._closed())
+
+    def _finished(self) -> bool:
+        return self._closing and self._barrier is None and self._settled()
 
     def _settled(self) -> bool:
         # A session that never had an event is never looked up, let alone stored.
@@ -139,13 +145,13 @@ class LiveLog:
             if self._barrier is not None:
                 barrier, self._barrier = self._barrier, None
                 barrier.set_exception(error)
-            elif self._closing:
-                raise
-            else:
+                self._told = str(error)
+            elif not self._closing:
                 count = self.session.seq - self._durable
                 _log.warning("%s; %d events wait for the next attempt", error, count)
-            if self._closing:
+            if self._closing and self._told != str(error):
                 raise
+            self._given_up = self._closing
             return
         barrier, self._barrier = self._barrier, None
         if barrier is not None:

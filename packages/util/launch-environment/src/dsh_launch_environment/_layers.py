@@ -43,11 +43,19 @@ def load_layered_environment(
     project's.
     """
     project = _read(program, cwd / ".env")
-    user = None if cwd.resolve() == home.resolve() else _read(program, home / ".env")
+    user = None if _same_place(cwd, home) else _read(program, home / ".env")
     for file in (project, user):
         if file is not None:
             _refuse_forbidden(program, file)
     return LaunchEnvironment(environ, project=project, user=user)
+
+
+def _same_place(cwd: Path, home: Path) -> bool:
+    try:
+        return cwd.samefile(home)
+    except OSError:
+        # One of them is not there or cannot be reached, so it holds no file either.
+        return cwd == home
 
 
 def _read(program: str, path: Path) -> EnvironmentFile | None:

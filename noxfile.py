@@ -94,6 +94,17 @@ def crash(session: nox.Session) -> None:
     session.run("pytest", "tests/headless/test_crash.py", *session.posargs, env=kills)
 
 
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Measure beside a bare loop, from wheels: `nox -s bench -- cold step --pairs 15`."""
+    wheels = session.create_tmp()
+    build = ("uv", "build", "--quiet", "--all-packages", "--wheel", f"--out-dir={wheels}")
+    session.run_install(*build, external=True)
+    # The program as users have it, and what the bare loop needs; neither click nor rich.
+    session.install(f"--find-links={wheels}", "dsh-profile-headless", "dsh-demo", "httpx")
+    session.run("python", "tests/bench/run.py", *session.posargs)
+
+
 @nox.session(python=False)
 def version(session: nox.Session) -> None:
     """Give every distribution one version: `nox -s version -- X.Y.Z`."""

@@ -6,7 +6,6 @@ import asyncio
 import sys
 import tempfile
 
-from dsh_session_checkpoint_policy import SessionCheckpointPolicy
 import dsh_tool_bash
 from dsh_agent import AGENTS, AgentOptions, AgentRegistry, CreateAgent
 from dsh_agent_loop import AgentLoop
@@ -15,6 +14,7 @@ from dsh_cordis import Context
 from dsh_llm import LlmRuntime, create_user_message
 from dsh_llm_deepseek import DeepSeekProvider
 from dsh_session import SESSIONS, TURN_END, SessionMeta, SessionStore, TurnCompleted
+from dsh_session_checkpoint_policy import SessionCheckpointPolicy
 from dsh_session_persistence_jsonl import JsonlSessionPersistence
 from dsh_shell_env import ShellEnv
 from dsh_subprocess_local import LocalSubprocess

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 import pydantic
 import pytest
-from dsh_cordis import ConfigError, validate_config
+from dsh_cordis import ConfigError, NoConfig, validate_config
 from msgspec import Meta
 
 
@@ -49,6 +49,12 @@ def message(raw: object) -> str:
 
 def test_no_configuration_yields_all_defaults():
     assert check(None) == check({}) == Config()
+
+
+def test_plugin_without_configuration_refuses_any_key():
+    assert validate_config(NoConfig, {}, where="dsh-thing") == NoConfig()
+    with pytest.raises(ConfigError, match='unknown key "x": it takes no configuration'):
+        validate_config(NoConfig, {"x": 1}, where="dsh-thing")
 
 
 def test_instance_is_returned_as_it_is():

@@ -11,7 +11,7 @@ import pytest
 from dsh_cordis import ConfigError, Context
 from dsh_launch_environment import LAUNCH_ENVIRONMENT, LaunchEnvironment
 from dsh_llm import LLM, LlmRuntime, NormalRetry, Stop
-from dsh_llm_deepseek import Config, DeepSeekProvider, ModelEntry, resolve_profile
+from dsh_llm_deepseek import DeepSeekConfig, DeepSeekProvider, ModelEntry, resolve_profile
 from dsh_llm_mock_server import Reply
 
 pytestmark = pytest.mark.anyio
@@ -159,7 +159,7 @@ def test_a_plain_url_reads_no_certificates() -> None:
     code = (
         "import ssl\n"
         "from dsh_llm_deepseek._transport import Transport, import_httpx\n"
-        "from dsh_llm_deepseek import Config, resolve_profile\n"
+        "from dsh_llm_deepseek import DeepSeekConfig, resolve_profile\n"
         "read = []\n"
         "original = ssl.SSLContext.load_verify_locations\n"
         "def spy(self, *args, **kwargs):\n"
@@ -167,7 +167,7 @@ def test_a_plain_url_reads_no_certificates() -> None:
         "    return original(self, *args, **kwargs)\n"
         "ssl.SSLContext.load_verify_locations = spy\n"
         "for url in ('http://127.0.0.1:1', 'https://api.example.invalid'):\n"
-        "    Transport(resolve_profile(Config(base_url=url), None))._connect()\n"
+        "    Transport(resolve_profile(DeepSeekConfig(base_url=url), None))._connect()\n"
         "    print(len(read))\n"
     )
     plain, tls = run(code).split()
@@ -176,7 +176,7 @@ def test_a_plain_url_reads_no_certificates() -> None:
 
 
 def profile(**config: Any) -> Any:
-    return resolve_profile(Config(**config), None)
+    return resolve_profile(DeepSeekConfig(**config), None)
 
 
 def test_unlisted_models_have_the_defaults_and_listed_ones_their_own() -> None:

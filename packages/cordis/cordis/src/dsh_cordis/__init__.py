@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from ._abort import AbortController, AbortedError, AbortSignal, FusedSignal
-from ._config import validate_config
+from ._config import NoConfig, validate_config
 from ._context import Context
 from ._effects import Effect, EffectInfo, EffectResult
 from ._errors import ConfigError, CordisError, ServiceAccessError
 from ._fiber import Fiber, FiberState
 from ._internal import Internal
+from ._kernel import cancelled_from_outside
 from ._keys import (
     Bail,
     Disposer,
@@ -48,6 +49,7 @@ __all__ = (
     "Key",
     "Next",
     "NextSync",
+    "NoConfig",
     "Parallel",
     "Serial",
     "Service",
@@ -56,6 +58,7 @@ __all__ = (
     "SyncWaterfall",
     "Target",
     "Waterfall",
+    "cancelled_from_outside",
     "unwrap",
     "validate_config",
 )

@@ -15,6 +15,11 @@ from ._errors import ConfigError
 
 T = TypeVar("T")
 
+
+class NoConfig(msgspec.Struct, frozen=True):
+    """`Config` of a plugin that takes none: any key is refused by name."""
+
+
 _MIN_SECRET = 4
 """Shorter secrets are not searched for in messages: replacing them would garble the text."""
 

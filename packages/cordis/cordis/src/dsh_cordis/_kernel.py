@@ -107,7 +107,11 @@ async def outcome(work: Awaitable[object]) -> BaseException | None:
 
 
 def cancelled_from_outside() -> bool:
-    """Whether someone asked to cancel the running task, as opposed to a stray CancelledError."""
+    """Whether someone asked to cancel the running task.
+
+    False for a CancelledError that came up because the task awaited something cancelled: that is a
+    failure like any other.
+    """
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 

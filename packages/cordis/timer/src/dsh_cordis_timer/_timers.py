@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, ParamSpec, overload
 
-from dsh_cordis import CordisError, Service, ServiceKey
+from dsh_cordis import CordisError, NoConfig, Service, ServiceKey
 
 from ._errors import TimerError
 from ._paced import Debounced, Throttled, run_owned
@@ -27,6 +27,7 @@ class Timers(Service):
     """
 
     provides = TIMER
+    Config = NoConfig
 
     @overload
     def timeout(self, delay_ms: float) -> asyncio.Future[None]: ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from dsh_cordis import cancelled_from_outside
 from dsh_llm import LlmError, LlmFailure, error_chain
 from dsh_session import ErrorFacts
 
@@ -14,8 +15,7 @@ def is_failure(error: BaseException) -> bool:
     A CancelledError that nobody asked for comes from work that awaited something cancelled.
     """
     if isinstance(error, asyncio.CancelledError):
-        task = asyncio.current_task()
-        return task is None or task.cancelling() == 0
+        return not cancelled_from_outside()
     return isinstance(error, Exception)
 
 

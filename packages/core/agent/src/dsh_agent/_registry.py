@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from dsh_cordis import Service, ServiceKey
+from dsh_cordis import NoConfig, Service, ServiceKey
 
 from ._agent import Agent, agent_of
 from ._errors import AgentError
@@ -43,12 +43,13 @@ class AgentRegistry(Service):
     """
 
     provides = AGENTS
+    Config = NoConfig
     name = "dsh-agent"
 
-    def __init__(self, ctx: Context, config: object = None) -> None:
+    def __init__(self, ctx: Context, config: NoConfig | None = None) -> None:
         super().__init__(ctx, config)
         self._entries: dict[SessionId, _Entry] = {}
-        self._factory: list[AgentFactory] = []
+        self._factory: AgentFactory | None = None
         self._initiator = InitiatorScope()
 
     def start(self) -> Generator[Disposer, None, None]:
@@ -130,12 +131,12 @@ class AgentRegistry(Service):
 
         Raises `AgentError` (`FACTORY_TAKEN`) if there is one.
         """
-        if self._factory:
+        if self._factory is not None:
             raise AgentError("agents have a factory already", code="FACTORY_TAKEN")
 
         def setup() -> Callable[[], None]:
-            self._factory.append(factory)
-            return self._factory.clear
+            self._factory = factory
+            return self._forget_factory
 
         return self.ctx.effect(setup, "agents.set_factory")
 
@@ -170,10 +171,13 @@ class AgentRegistry(Service):
         """Call `operation` with no initiator, its coroutine included."""
         return self._initiator.run(None, operation)
 
+    def _forget_factory(self) -> None:
+        self._factory = None
+
     def _made_by(self) -> AgentFactory:
-        if not self._factory:
+        if self._factory is None:
             raise AgentError("no factory makes agents: mount dsh-agent-loop", code="NO_FACTORY")
-        return self._factory[0]
+        return self._factory
 
     def _detach(self, entry: _Entry) -> None:
         if entry.announcing:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
-from dsh_cordis import Disposer, Emit, Parallel, Service, ServiceKey
+from dsh_cordis import Disposer, Emit, NoConfig, Parallel, Service, ServiceKey
 from dsh_llm import SessionId
 from dsh_scope import scope_of, scope_target
 
@@ -59,13 +59,14 @@ class SessionStore(Service):
     """
 
     provides = SESSIONS
+    Config = NoConfig
     name = "dsh-session"
 
     types: SessionEventTypes
     """The event types known here. A definition that wants its type to be found without a search
     of the installation registers its key."""
 
-    def __init__(self, ctx: Context, config: Any = None) -> None:  # noqa: ANN401 - there is none
+    def __init__(self, ctx: Context, config: NoConfig | None = None) -> None:
         super().__init__(ctx, config)
         self.types = SessionEventTypes()
         self._live: dict[str, _Entry] = {}

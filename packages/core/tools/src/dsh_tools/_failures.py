@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from dsh_cordis import AbortedError, CordisError
+from dsh_cordis import AbortedError, CordisError, cancelled_from_outside
 from dsh_llm import TextBlock
 
 from ._errors import ToolError
@@ -76,8 +76,7 @@ async def contained(work: Awaitable[T], what: str) -> T:
     try:
         return await work
     except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
+        if cancelled_from_outside():
             raise
         raise ToolError(f"{what} awaited something that was cancelled") from error
     except SystemExit as error:

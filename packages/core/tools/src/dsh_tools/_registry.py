@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
-import msgspec
-from dsh_cordis import Context, Disposer, Service
+from dsh_cordis import Context, Disposer, NoConfig, Service
 from dsh_scope import NamedEntries, ScopedLayers, scope_of
 from dsh_system_prompt import SYSTEM_PROMPT, AssembleContext, ToolContribution
 
@@ -22,10 +21,6 @@ if TYPE_CHECKING:
     from ._types import ExecutionMode, ToolCallRequest, ToolOutcome
 
 
-class ToolRegistryConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """The registry has nothing to configure."""
-
-
 class ToolRegistry(Service):
     """Tools by name and scope. A registration lands in the caller's scope and unwinds with it.
 
@@ -34,9 +29,9 @@ class ToolRegistry(Service):
 
     provides = TOOLS
     inject = (SYSTEM_PROMPT,)
-    Config = ToolRegistryConfig
+    Config = NoConfig
 
-    def __init__(self, ctx: Context, config: ToolRegistryConfig | None = None) -> None:
+    def __init__(self, ctx: Context, config: NoConfig | None = None) -> None:
         super().__init__(ctx, config)
         self._layers = ScopedLayers(_layer, notify=self._changed)
 

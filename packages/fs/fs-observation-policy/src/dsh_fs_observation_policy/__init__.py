@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from ._plugin import apply
+from ._plugin import Config, apply
 
-__all__ = ("apply",)
+__all__ = ("Config", "apply")

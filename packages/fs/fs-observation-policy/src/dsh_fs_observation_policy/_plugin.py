@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
 from weakref import WeakKeyDictionary
 
-from dsh_cordis import Context, Next
+from dsh_cordis import Context, Next, NoConfig
 from dsh_fs import (
     FS_EDIT_INTENT,
     FS_OBSERVED,
@@ -15,13 +15,12 @@ from dsh_fs import (
     FileIntent,
     FileKey,
     FileObserved,
-    FileTarget,
     FileVersion,
     FsError,
     ReplaceIfVersion,
 )
 
-_UNSEEN: Final = object()
+Config = NoConfig
 
 
 class Observations:
@@ -39,10 +38,8 @@ class Observations:
 
     async def write_intent(self, intent: FileIntent, next: Next[Expected | None]) -> Expected:  # noqa: ARG002 - the first decider wins, so the rest is not asked
         """A file that was seen may be replaced as it was seen, any other only created."""
-        version = self._last(intent)
-        if version is None or version is _UNSEEN:
-            return CreateIfAbsent()
-        return ReplaceIfVersion(FileVersion(str(version)))
+        version = self._seen_by(intent.owner).get(intent.target.key)
+        return CreateIfAbsent() if version is None else ReplaceIfVersion(version)
 
     async def edit_intent(
         self,
@@ -50,26 +47,23 @@ class Observations:
         next: Next[ReplaceIfVersion | None],  # noqa: ARG002 - see above
     ) -> ReplaceIfVersion:
         """Only what was seen can be edited, and only as it was seen."""
-        version = self._last(intent)
-        if version is _UNSEEN:
-            raise _not_observed(intent.target)
+        seen, target = self._seen_by(intent.owner), intent.target
+        if target.key not in seen:
+            raise FsError(
+                f"{target.display_path!r} was not read in this session", code="FS_NOT_OBSERVED"
+            )
+        version = seen[target.key]
         if version is None:
-            raise FsError(f"{intent.target.display_path!r} does not exist", code="FS_NOT_FOUND")
-        return ReplaceIfVersion(FileVersion(str(version)))
+            raise FsError(f"{target.display_path!r} does not exist", code="FS_NOT_FOUND")
+        return ReplaceIfVersion(version)
 
-    def _last(self, intent: FileIntent) -> object:
-        if intent.owner is None:
-            return _UNSEEN
-        return self._seen.get(intent.owner, {}).get(intent.target.key, _UNSEEN)
+    def _seen_by(self, owner: object | None) -> Mapping[FileKey, FileVersion | None]:
+        return {} if owner is None else self._seen.get(owner, {})
 
 
-def apply(ctx: Context, config: object) -> None:  # noqa: ARG001 - the plugin form
+def apply(ctx: Context, config: NoConfig) -> None:  # noqa: ARG001 - the plugin form
     """Listen for as long as the plugin is loaded; unloading forgets everything."""
     observations = Observations()
     ctx.on(FS_OBSERVED, observations.observe)
     ctx.on(FS_WRITE_INTENT, observations.write_intent)
     ctx.on(FS_EDIT_INTENT, observations.edit_intent)
-
-
-def _not_observed(target: FileTarget) -> FsError:
-    return FsError(f"{target.display_path!r} was not read in this session", code="FS_NOT_OBSERVED")

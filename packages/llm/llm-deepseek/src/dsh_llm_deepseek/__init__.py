@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from ._adapter import DeepSeekAdapter
-from ._config import PROVIDER, Config, ModelEntry, Profile, resolve_profile
+from ._config import PROVIDER, DeepSeekConfig, ModelEntry, Profile, resolve_profile
 from ._plugin import DeepSeekProvider
 
 __all__ = (
     "PROVIDER",
-    "Config",
     "DeepSeekAdapter",
+    "DeepSeekConfig",
     "DeepSeekProvider",
     "ModelEntry",
     "Profile",

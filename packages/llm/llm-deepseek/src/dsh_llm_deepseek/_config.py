@@ -53,7 +53,9 @@ class ModelEntry(
     )
 
 
-class Config(msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
+class DeepSeekConfig(
+    msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True
+):
     """All optional: with a key in the environment nothing needs to be set."""
 
     api_key_env: Annotated[
@@ -139,7 +141,7 @@ class Profile:
         )
 
 
-def resolve_profile(config: Config, environment_base_url: str | None) -> Profile:
+def resolve_profile(config: DeepSeekConfig, environment_base_url: str | None) -> Profile:
     """`config` with the environment's base URL where it has none.
 
     Raises `ConfigError` for a base URL that is none, an effort without thinking, two models of

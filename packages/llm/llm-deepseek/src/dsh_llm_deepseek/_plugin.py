@@ -9,7 +9,7 @@ from dsh_launch_environment import launch_environment_of
 from dsh_llm import LLM
 
 from ._adapter import DeepSeekAdapter
-from ._config import BASE_URL_ENV, PROVIDER, Config, resolve_profile
+from ._config import BASE_URL_ENV, PROVIDER, DeepSeekConfig, resolve_profile
 
 if TYPE_CHECKING:
     from dsh_cordis import Context, Disposer
@@ -20,10 +20,10 @@ class DeepSeekProvider:
 
     name = "dsh-llm-deepseek"
     inject = (LLM,)
-    Config = Config
+    Config = DeepSeekConfig
 
     @staticmethod
-    async def apply(ctx: Context, config: Config) -> AsyncIterator[Disposer]:
+    async def apply(ctx: Context, config: DeepSeekConfig) -> AsyncIterator[Disposer]:
         """Register the adapter; at unload the route goes first, then the connections."""
 
         def variable(name: str) -> str | None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from ._events import LLM_RETRY, LLM_RETRY_STARTED, RetryId, RetryPlanned, RetryStarted
-from ._plugin import Config, LlmRetry
+from ._plugin import LlmRetry
 from ._policy import policy_key
 from ._recovery import Recovery
 
 __all__ = (
     "LLM_RETRY",
     "LLM_RETRY_STARTED",
-    "Config",
     "LlmRetry",
     "Recovery",
     "RetryId",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import msgspec
 from dsh_agent import AGENT_REQUEST_ERROR
+from dsh_cordis import NoConfig
 
 from ._recovery import Recovery
 
@@ -14,18 +14,14 @@ if TYPE_CHECKING:
     from dsh_cordis import Context, Disposer
 
 
-class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Nothing: the policies are the providers' own."""
-
-
 class LlmRetry:
-    """Retries failed requests while it is mounted."""
+    """Retries failed requests while it is mounted; the policies are the providers' own."""
 
     name = "dsh-llm-retry"
-    Config = Config
+    Config = NoConfig
 
     @staticmethod
-    def apply(ctx: Context, config: Config) -> Iterator[Disposer]:  # noqa: ARG004 - the plugin protocol
+    def apply(ctx: Context, config: NoConfig) -> Iterator[Disposer]:  # noqa: ARG004 - the plugin protocol
         """Listen; at unload the listener goes first, then waits are ended and waited for."""
         recovery = Recovery()
         yield recovery.dispose

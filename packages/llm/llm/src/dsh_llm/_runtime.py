@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
-from dsh_cordis import Service
+from dsh_cordis import NoConfig, Service
 from msgspec import UNSET, UnsetType
 
 from ._adapter import Adapter
@@ -112,8 +112,9 @@ class LlmRuntime(Service):
     """Adapters by provider route, and requests through them."""
 
     provides = LLM
+    Config = NoConfig
 
-    def __init__(self, ctx: Context, config: None = None) -> None:
+    def __init__(self, ctx: Context, config: NoConfig | None = None) -> None:
         super().__init__(ctx, config)
         self._routes: dict[Provider, _Route] = {}
 

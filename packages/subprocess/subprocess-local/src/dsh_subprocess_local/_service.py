@@ -8,8 +8,7 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
-import msgspec
-from dsh_cordis import AbortSignal, Context, Disposer
+from dsh_cordis import AbortSignal, Context, Disposer, NoConfig
 from dsh_subprocess import (
     ProcessHandle,
     SpawnSpec,
@@ -22,16 +21,12 @@ from ._collector import SpillDirectory
 from ._process import LocalProcess
 
 
-class LocalSubprocessConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Nothing to configure: everything is asked for with each process."""
-
-
 class LocalSubprocess(Subprocess):
     """Owns every process it started until the whole tree of it is gone."""
 
-    Config = LocalSubprocessConfig
+    Config = NoConfig
 
-    def __init__(self, ctx: Context, config: LocalSubprocessConfig) -> None:
+    def __init__(self, ctx: Context, config: NoConfig) -> None:
         super().__init__(ctx, config)
         self._alive: set[LocalProcess] = set()
         self._directory = SpillDirectory()

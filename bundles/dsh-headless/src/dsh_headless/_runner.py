@@ -122,8 +122,14 @@ class HeadlessRun:
         """
         try:
             require_stdout()
-            self._require_ready(self._selection().provider)
+            provider = self._selection().provider
+            failure = self._ctx[LLM].readiness(provider)
+            # The row of a route that is not there may have failed: the launcher tells how.
+            if failure is None or failure.code != "NO_ADAPTER":
+                self._require_ready(provider)
             await self._ctx[LOADER].settled()
+            if not self._unloading:
+                self._require_ready(provider)
         except CordisError:
             if self._unloading:
                 return False

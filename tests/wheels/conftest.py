@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from shutil import copy, copytree, ignore_patterns
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -23,6 +26,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 ALONE = Path(__file__).with_name("alone.py")
 CHOICE = "DSH_WHEELS"
+INSTALL = re.compile(r"^ *pip install ([^#\n]+)", re.MULTILINE)
+EXAMPLE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 MEASURED = "dsh-profile-headless"
 
 collect_ignore_glob = [] if CHOICE in os.environ else ["test_*.py"]
@@ -84,10 +89,15 @@ class Artifacts:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a wheel in its own environment. None: a step before it failed."""
+    """What became of a wheel in its own environment. None: a step before it failed.
+
+    Imported with only what it declares; shown with what its README says to install; tested with
+    what its tests declare.
+    """
 
     installed: Done
     imported: Done | None = None
+    shown: Done | None = None
     tested: Done | None = None
 
 
@@ -126,7 +136,12 @@ def pytest_terminal_summary(
         terminalreporter.write_line(config.stash[measured])
 
 
-def _run(*command: str | Path, cwd: Path = ROOT, first_on_path: Path | None = None) -> Done:
+def _run(
+    *command: str | Path,
+    cwd: Path = ROOT,
+    first_on_path: Path | None = None,
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> Done:
     env = {
         name: value
         for name, value in os.environ.items()
@@ -134,6 +149,7 @@ def _run(*command: str | Path, cwd: Path = ROOT, first_on_path: Path | None = No
     }
     if first_on_path:
         env["PATH"] = f"{first_on_path}:{env['PATH']}"
+    env |= variables
     return subprocess.run(
         command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
         check=False,
@@ -204,7 +220,7 @@ def verdict(
 
 
 def _judge(member: Member, directory: Path, constraints: Path) -> Verdict:
-    """Install a wheel and nothing else, import it; add what its tests declare, run them."""
+    """Install a wheel and nothing else, then what each next step is promised."""
     python = directory / "env" / "bin" / "python"
 
     def install(*requirements: str) -> Done:
@@ -220,13 +236,40 @@ def _judge(member: Member, directory: Path, constraints: Path) -> Verdict:
     if installed.returncode:
         return Verdict(installed)
     imported = _run(python, "-I", "-W", "error", ALONE, member.name, member.package, cwd=directory)
+    readme = (member.directory / "README.md").read_text("utf-8")
+    promised = [name for line in INSTALL.findall(readme) for name in line.split()]
+    installed = install(*promised)
+    if installed.returncode:
+        return Verdict(installed, imported)
+    shown = _show(EXAMPLE.findall(readme), python, directory)
     # The workspace's settings of pytest hold here too, and one of them is the timeout's.
     installed = install(*member.pyproject["dependency-groups"]["test"], "pytest-timeout")
     if installed.returncode:
-        return Verdict(installed, imported)
+        return Verdict(installed, imported, shown)
+    return Verdict(installed, imported, shown, _test(member, python, directory))
+
+
+def _show(examples: list[str], python: Path, directory: Path) -> Done:
+    """Run the examples of a README; the first that fails, else the last."""
+    home = directory / "home"
+    home.mkdir()
+    done: Done = subprocess.CompletedProcess((), 0, "", "")
+    for example in examples:
+        done = _run(
+            *(python, "-P", "-s", "-W", "error", "-c", example),
+            cwd=home,
+            first_on_path=python.parent,
+            variables={"HOME": str(home), "DSH_HOME": str(home / ".dsh")},
+        )
+        if done.returncode:
+            break
+    return done
+
+
+def _test(member: Member, python: Path, directory: Path) -> Done:
     copytree(member.directory / "tests", directory / "tests", ignore=ignore_patterns("__pycache__"))
     for name in ("conftest.py", "pyproject.toml"):
         copy(ROOT / name, directory / name)
     # Not -I: the standard library itself reads less of the environment then, and tests set it.
     command = (python, "-P", "-s", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests")
-    return Verdict(installed, imported, _run(*command, cwd=directory, first_on_path=python.parent))
+    return _run(*command, cwd=directory, first_on_path=python.parent)

@@ -20,5 +20,9 @@ def test_a_wheel_installs_and_imports_with_only_what_it_declares(verdict: Any) -
     check(verdict.imported, verdict)
 
 
+def test_the_examples_of_its_readme_run_with_what_it_says_to_install(verdict: Any) -> None:
+    check(verdict.shown, verdict)
+
+
 def test_its_own_tests_pass_against_the_wheel(verdict: Any) -> None:
     check(verdict.tested, verdict)

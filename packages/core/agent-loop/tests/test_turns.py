@@ -366,7 +366,7 @@ async def test_text_that_no_log_can_hold_still_ends_the_turn():
         kit.root.on(AGENT_PRE_STEP, broken)
         with pytest.raises(TurnEndedError):
             await kit.say("hi")
-        assert reasons(kit)[0].error.message == "bad ? and \\0"
+        assert reasons(kit)[0].error.message == "bad \ufffd and \ufffd"
 
 
 async def test_a_seeded_agent_goes_on_counting_turns():

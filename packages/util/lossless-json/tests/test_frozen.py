@@ -9,7 +9,15 @@ import pickle
 from typing import Any
 
 import pytest
-from dsh_lossless_json import MAX_DEPTH, FrozenDict, LosslessJsonError, freeze, thaw, unsafe_text
+from dsh_lossless_json import (
+    MAX_DEPTH,
+    FrozenDict,
+    LosslessJsonError,
+    freeze,
+    repaired,
+    thaw,
+    unsafe_text,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -168,3 +176,20 @@ def test_frozen_parts_do_not_get_past_the_depth_bound() -> None:
 )
 def test_unsafe_text_finds_the_first_offender(text: str, bad: str | None) -> None:
     assert unsafe_text(text) == bad
+
+
+def test_repair_replaces_what_strict_json_refuses_and_leaves_the_rest() -> None:
+    assert repaired("a\0b\ud800c \U0001f600") == "a\ufffdb\ufffdc \U0001f600"
+    assert repaired({"k\0": ["\udfff", ("ü", 1, None)]}) == {"k\ufffd": ["\ufffd", ["ü", 1, None]]}
+
+
+def test_repaired_text_without_fault_is_the_same_object() -> None:
+    text = "plain, " + "größer"
+    assert repaired(text) is text
+
+
+def test_repair_leaves_data_that_contains_itself_to_who_refuses_it() -> None:
+    loop: list[object] = []
+    loop.append(loop)
+    with pytest.raises(LosslessJsonError):
+        freeze(repaired(loop))

@@ -6,6 +6,7 @@ import asyncio
 
 from dsh_cordis import cancelled_from_outside
 from dsh_llm import LlmError, LlmFailure, error_chain
+from dsh_lossless_json import repaired
 from dsh_session import ErrorFacts
 
 
@@ -20,17 +21,20 @@ def is_failure(error: BaseException) -> bool:
 
 
 def facts_of(error: BaseException) -> ErrorFacts:
-    """A model failure keeps its facts; of anything else the chain of causes is kept as text."""
+    """A model failure keeps its facts; of anything else the chain of causes is kept as text.
+
+    The text is repaired: the end of a turn has to be logged whatever an error says.
+    """
     if isinstance(error, LlmError):
         failure = error.failure
         return ErrorFacts(
-            _loggable(failure.message),
+            repaired(failure.message),
             failure.code,
             failure.status,
             failure.provider_retry_after_ms,
             failure.request_id,
         )
-    return ErrorFacts(_loggable(error_chain(error)), "UNKNOWN")
+    return ErrorFacts(repaired(error_chain(error)), "UNKNOWN")
 
 
 def error_of(failure: LlmFailure) -> LlmError:
@@ -38,8 +42,3 @@ def error_of(failure: LlmFailure) -> LlmError:
     error = LlmError(failure.message, code=failure.code)
     error.failure = failure
     return error
-
-
-def _loggable(text: str) -> str:
-    # A log refuses these, and the end of a turn has to be logged whatever an error says.
-    return text.encode("utf-8", "replace").decode().replace("\0", "\\0")

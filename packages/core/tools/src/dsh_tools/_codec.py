@@ -14,6 +14,7 @@ from dsh_lossless_json import (
     convert,
     encode,
     freeze,
+    repaired,
 )
 
 from ._compile import compile_schema
@@ -22,7 +23,6 @@ from ._errors import ToolArgsError, ToolOutputError, ToolSchemaError
 from ._nodes import BAD, Walk
 from ._numbers import strict_json
 from ._phrases import cut
-from ._repair import repaired_json
 
 
 class Arguments:
@@ -102,7 +102,7 @@ class Output:
             frozen = freeze(plain)
         except LosslessJsonError:
             try:
-                frozen = freeze(repaired_json(plain))
+                frozen = freeze(repaired(plain))
             except LosslessJsonError as error:
                 raise ToolOutputError((str(error),)) from error
         walk = Walk(convert=False, root="value")

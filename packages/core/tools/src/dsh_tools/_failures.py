@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from dsh_cordis import AbortedError, CordisError, cancelled_from_outside
 from dsh_llm import TextBlock
+from dsh_lossless_json import repaired
 
 from ._errors import ToolError
-from ._repair import repaired_text
 from ._types import ToolFailure, ToolFailureInfo
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _MAX_NAMES: Final = 50
 
 def failure(message: str, *, name: str | None = None, code: str | None = None) -> ToolFailure:
     """A failure that the model reads as `Error: <message>`."""
-    text = repaired_text(message)
+    text = repaired(message)
     info = ToolFailureInfo(message=text, name=name, code=code)
     return ToolFailure(error=info, content=(TextBlock(f"Error: {text}"),))
 

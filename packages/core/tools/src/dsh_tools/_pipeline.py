@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from dsh_cordis import AbortSignal, CordisError, FusedSignal
-from dsh_lossless_json import LosslessJsonError, freeze
+from dsh_lossless_json import LosslessJsonError, freeze, repaired
 from msgspec import UNSET
 
 from ._definition import as_blocks
@@ -27,7 +27,7 @@ from ._failures import (
     failure_of,
     unknown_tool,
 )
-from ._repair import repaired_blocks, repaired_json, repaired_messages
+from ._repair import repaired_blocks, repaired_messages
 from ._types import (
     TOOLS_EXECUTE,
     TOOLS_POST_EXECUTE,
@@ -240,7 +240,7 @@ class ToolRun:
         content = repaired_blocks(definition.content(self._args, typed, plain))
         project = definition.presentation_meta
         if project is not None and self.execution.parent is None:
-            meta = freeze(repaired_json(project(self._args, typed)), what="presentation meta")
+            meta = freeze(repaired(project(self._args, typed)), what="presentation meta")
         return ToolSuccess(
             value=plain,
             content=content,
@@ -360,5 +360,5 @@ def _materialized(outcome: ToolOutcome) -> ToolOutcome:
         try:
             meta = freeze(meta, what="presentation meta")
         except LosslessJsonError:
-            meta = freeze(repaired_json(meta), what="presentation meta")
+            meta = freeze(repaired(meta), what="presentation meta")
     return replace(outcome, content=content, additional_contexts=contexts, meta=meta)

@@ -17,10 +17,10 @@ from dsh_llm import (
     ToolResultBlock,
     text_of,
 )
+from dsh_lossless_json import repaired
 from msgspec import UNSET
 
 from ._calls import is_json_object
-from ._wire import clean, cleaned
 
 if TYPE_CHECKING:
     from dsh_llm import GenerateOptions, ToolSchema
@@ -75,7 +75,7 @@ class RequestEncoder:
             tail["stop"] = config.stop
         parts = in_wire_order(encoded)
         if options.system:
-            parts.insert(0, _encode({"role": "system", "content": clean(options.system)}))
+            parts.insert(0, _encode({"role": "system", "content": repaired(options.system)}))
         body = b"".join(
             (
                 _encode(head)[:-1],
@@ -135,7 +135,7 @@ class _Kept:
 
 def encode_message(message: Message, *, thinking: bool) -> Encoded:
     """`message` in wire form. Blocks of a kind that the wire has no place for are left out."""
-    text = clean(text_of(message.content))
+    text = repaired(text_of(message.content))
     if message.role == "assistant":
         return _assistant(message, text, thinking=thinking)
     results = tuple(
@@ -189,7 +189,7 @@ def _assistant(message: Message, text: str, *, thinking: bool) -> Encoded:
     if thinking:
         # Required on every message while thinking is on, empty where there was none.
         blocks = (block for block in message.content if isinstance(block, ReasoningBlock))
-        wire["reasoning_content"] = clean("".join(block.text for block in blocks))
+        wire["reasoning_content"] = repaired("".join(block.text for block in blocks))
     if calls:
         wire["tool_calls"] = [_call(call) for call in calls]
     return Encoded(_encode(wire), is_assistant=True, calls=tuple(call.id for call in calls))
@@ -200,7 +200,7 @@ def _call(call: ToolCallBlock) -> dict[str, Any]:
     # but a server that is strict would refuse the conversation for them.
     name = _BAD_NAME.sub("_", call.name)[:_MAX_NAME] or "unnamed"
     function = {"name": name, "arguments": wire_arguments(call.arguments)}
-    return {"id": clean(call.id), "type": "function", "function": function}
+    return {"id": repaired(call.id), "type": "function", "function": function}
 
 
 def wire_arguments(text: str) -> str:
@@ -209,22 +209,22 @@ def wire_arguments(text: str) -> str:
         return "{}"
     if "\\u0000" not in text:
         return text
-    return _encode(cleaned(msgspec.json.decode(text))).decode()
+    return _encode(repaired(msgspec.json.decode(text))).decode()
 
 
 def _tool_message(call_id: str, text: str) -> bytes:
-    return _encode({"role": "tool", "tool_call_id": clean(call_id), "content": text})
+    return _encode({"role": "tool", "tool_call_id": repaired(call_id), "content": text})
 
 
 def _result_text(block: ToolResultBlock) -> str:
     parts = [item.text for item in block.content if isinstance(item, TextBlock)]
-    return clean("\n".join(parts)) or _NO_OUTPUT
+    return repaired("\n".join(parts)) or _NO_OUTPUT
 
 
 def _tool(tool: ToolSchema) -> dict[str, Any]:
     function = {
         "name": tool.name,
-        "description": clean(tool.description),
+        "description": repaired(tool.description),
         "parameters": tool.parameters,
     }
     return {"type": "function", "function": function}

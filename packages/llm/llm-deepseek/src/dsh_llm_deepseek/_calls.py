@@ -7,8 +7,9 @@ from collections.abc import Callable, Collection
 from typing import cast
 
 import msgspec
+from dsh_lossless_json import repaired
 
-from ._wire import TextRepair, WireCall, WireFunction, clean
+from ._wire import TextRepair, WireCall, WireFunction
 
 _NOTHING = WireFunction()
 
@@ -61,7 +62,7 @@ class CallTable:
 
     def open(self, fragment: WireCall, block_index: int) -> Call:
         """A new call for `fragment`, with an id of its own."""
-        wire_id = clean(fragment.id or "")
+        wire_id = repaired(fragment.id or "")
         call = Call(block_index, wire_id)
         call.id = self._unique(wire_id)
         if fragment.index is not None:

@@ -9,8 +9,7 @@ from typing import Any, Final, cast
 
 import msgspec
 from dsh_llm import LlmError, is_context_overflow, is_quota
-
-from ._wire import clean
+from dsh_lossless_json import repaired
 
 MAX_BODY_BYTES: Final = 65_536
 """Of an error response; the rest is not read."""
@@ -169,7 +168,7 @@ def _embedded_status(error: object) -> int | None:
 
 
 def _shortened(text: str) -> str:
-    text = clean(" ".join(text.split()))
+    text = repaired(" ".join(text.split()))
     return text if len(text) <= _SHOWN else text[: _SHOWN - len(_CUT)] + _CUT
 
 

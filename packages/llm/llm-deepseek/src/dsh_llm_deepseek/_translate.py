@@ -22,11 +22,12 @@ from dsh_llm import (
     Usage,
     UsageChunk,
 )
+from dsh_lossless_json import repaired
 from msgspec import UNSET
 
 from ._calls import CallTable
 from ._failures import stream_error
-from ._wire import TextRepair, WireCall, WireChunk, WireDelta, WireUsage, clean
+from ._wire import TextRepair, WireCall, WireChunk, WireDelta, WireUsage
 
 if TYPE_CHECKING:
     from dsh_llm import FinishReason, StreamChunk
@@ -120,7 +121,7 @@ class Translator:
         if call is None:
             call = self._calls.open(fragment, self._start("tool-call", out))
         function = fragment.function
-        name = clean(function.name or "") if function and not call.name else ""
+        name = repaired(function.name or "") if function and not call.name else ""
         arguments = call.repair.take(function.arguments or "") if function else ""
         call.name = call.name or name
         if arguments:
@@ -151,7 +152,8 @@ class Translator:
             return LlmError("the provider ran out of capacity for this answer", code="SERVER")
         if finish not in (None, "stop", "tool_calls", "function_call", "length"):
             return LlmError(
-                f"the provider ended the answer with {clean(finish)!r}", code=clean(finish.upper())
+                f"the provider ended the answer with {repaired(finish)!r}",
+                code=repaired(finish.upper()),
             )
         if self._next == 0 and finish != "length":
             return LlmError("the provider sent an empty answer", code="EMPTY_RESPONSE")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final, cast
 
 import msgspec
 from dsh_llm import LlmError
+from dsh_lossless_json import repaired, unsafe_text
 
 # Plain data without cycles: keeping it from the garbage collector makes decoding faster.
 
@@ -73,15 +73,14 @@ class WireChunk(msgspec.Struct, gc=False):
 
 
 _decode = msgspec.json.Decoder(WireChunk | None).decode
-_UNSAFE: Final = re.compile("[\x00\ud800-\udfff]")
 _SHOWN: Final = 200
 
 
 def decode_chunk(payload: bytes) -> WireChunk | None:
     """The chunk of one event; None for an event without content.
 
-    Bytes that are not UTF-8 become U+FFFD; texts may still hold what `TextRepair` and `clean`
-    remove. Raises `LlmError` with `MALFORMED_RESPONSE` for what is no chunk at all.
+    Bytes that are not UTF-8 become U+FFFD; texts may still hold what `TextRepair` and
+    `repaired` remove. Raises `LlmError` with `MALFORMED_RESPONSE` for what is no chunk at all.
     """
     try:
         return _decode(payload)
@@ -89,24 +88,8 @@ def decode_chunk(payload: bytes) -> WireChunk | None:
         return _repaired(payload)
 
 
-def clean(text: str) -> str:
-    """`text` with what neither log nor wire may hold (NUL, lone surrogates) as U+FFFD."""
-    return _UNSAFE.sub("\ufffd", text)
-
-
-def cleaned(value: Any) -> Any:  # noqa: ANN401 - any JSON
-    """`value` with every text in it cleaned."""
-    if isinstance(value, str):
-        return clean(value)
-    if isinstance(value, list):
-        return [cleaned(item) for item in cast("list[Any]", value)]
-    if isinstance(value, dict):
-        return {clean(key): cleaned(item) for key, item in cast("dict[str, Any]", value).items()}
-    return value
-
-
 class TextRepair:
-    """Cleans a text that comes in pieces.
+    """Repairs a text that comes in pieces.
 
     Servers that cut text into UTF-16 units send the two halves of a character in two pieces: the
     first half waits for the second.
@@ -119,18 +102,18 @@ class TextRepair:
 
     def take(self, piece: str) -> str:
         """What of the text is certain after `piece`."""
-        if not self._held and _UNSAFE.search(piece) is None:
+        if not self._held and unsafe_text(piece) is None:
             return piece
         text, self._held = self._held + piece, ""
         if "\ud800" <= text[-1] <= "\udbff":
             text, self._held = text[:-1], text[-1]
         joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-        return clean(joined)
+        return repaired(joined)
 
     def rest(self) -> str:
         """What is left of a text that ends in half a character."""
         held, self._held = self._held, ""
-        return clean(held)
+        return repaired(held)
 
 
 def _repaired(payload: bytes) -> WireChunk | None:
@@ -149,7 +132,7 @@ def _repaired(payload: bytes) -> WireChunk | None:
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
         raise LlmError(
-            f"the provider sent what is no chunk of an answer ({error}): {clean(shown)}",
+            f"the provider sent what is no chunk of an answer ({error}): {repaired(shown)}",
             code="MALFORMED_RESPONSE",
         ) from error
 
@@ -162,5 +145,5 @@ def _tolerable(value: Any) -> Any:  # noqa: ANN401 - any JSON
         return value
     fields = {key: _tolerable(item) for key, item in cast("dict[str, Any]", value).items()}
     if isinstance(fields.get("arguments"), dict):
-        fields["arguments"] = msgspec.json.encode(cleaned(fields["arguments"])).decode()
+        fields["arguments"] = msgspec.json.encode(repaired(fields["arguments"])).decode()
     return fields

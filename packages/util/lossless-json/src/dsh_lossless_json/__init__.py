@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from ._codec import Opaque, OpenUnion, convert, decoder, encode
 from ._errors import LosslessJsonError
-from ._frozen import MAX_DEPTH, FrozenDict, FrozenJson, freeze, thaw, unsafe_text
+from ._frozen import MAX_DEPTH, FrozenDict, FrozenJson, freeze, thaw
+from ._text import repaired, unsafe_text
 
+# One more than a dozen: the look for bad text and its repair belong together.
 __all__ = (
     "MAX_DEPTH",
     "FrozenDict",
@@ -17,6 +19,7 @@ __all__ = (
     "decoder",
     "encode",
     "freeze",
+    "repaired",
     "thaw",
     "unsafe_text",
 )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 from ._errors import LosslessJsonError
+from ._text import unsafe_text
 
 MAX_DEPTH: Final = 128
 """Containers inside containers, counted from the root; deeper values are refused."""
@@ -14,7 +14,6 @@ MAX_DEPTH: Final = 128
 _MIN_INT: Final = -(2**63)
 _MAX_INT: Final = 2**64 - 1
 _MAX_SHOWN: Final = 200
-_UNSAFE_TEXT: Final = re.compile("[\x00\ud800-\udfff]")
 
 
 class FrozenDict(dict[str, Any]):
@@ -98,12 +97,6 @@ def thaw(value: FrozenJson) -> Any:  # noqa: ANN401 - any JSON root
     if isinstance(value, tuple):
         return [thaw(item) for item in value]
     return value
-
-
-def unsafe_text(text: str) -> str | None:
-    """The first character that strict JSON consumers refuse (NUL, lone surrogate), or None."""
-    match = _UNSAFE_TEXT.search(text)
-    return match.group() if match else None
 
 
 class _RefusedError(Exception):

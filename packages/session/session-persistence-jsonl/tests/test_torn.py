@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -146,15 +147,35 @@ async def test_a_header_that_was_lost_is_an_error(make: Any, opened: Any, parts:
     path = await make(parts.start())
     data = path.read_bytes()
     (first, *_) = find_frames(data).spans
-    for broken in (data[: first[1] - 1], compress(b"a\nb\n"), compress(b"")):
+    for broken in (b"", data[: first[1] - 1], compress(b"a\nb\n"), compress(b"")):
         path.write_bytes(broken)
         async with opened() as process:
-            with pytest.raises((SessionPersistenceCorruptionError, Exception)) as caught:
-                await process.storage.load("s")
-        assert getattr(caught.value, "code", None) in ("SESSION_CORRUPT", "SESSION_NOT_FOUND")
+            for read in (process.storage.prepare, process.storage.load, process.storage.inspect):
+                with pytest.raises(SessionPersistenceCorruptionError):
+                    await read("s")
+            assert await process.storage.list() == ()
+        assert path.read_bytes() == broken
     path.write_bytes(data)
     async with opened() as process:
         assert len((await process.storage.load("s")).events) == 4
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "directory"])
+async def test_a_log_that_is_no_file_is_refused_by_name(
+    make: Any, opened: Any, parts: Any, kind: str
+) -> None:
+    path = await make(parts.start())
+    path.unlink()
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.mkdir()
+    async with opened() as process:
+        with pytest.raises(SessionPersistenceCorruptionError, match="not a regular file"):
+            await process.storage.prepare("s")
+        assert await process.storage.list() == ()
 
 
 async def test_half_characters_of_other_writers_are_read_and_left_on_disk(

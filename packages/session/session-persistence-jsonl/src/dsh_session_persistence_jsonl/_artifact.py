@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from dsh_session import AnyEvent, SessionEventTypes, SessionHeader
 from dsh_session_persistence import (
@@ -57,19 +58,21 @@ def read_artifact(path: Path, types: SessionEventTypes) -> Artifact:
         return read(path, data, types)
 
 
-def read_header(path: Path) -> SessionHeader | None:
-    """Just the header; None for a file that does not hold a whole one. Errors as above."""
-    with path.open("rb") as file:
+def read_header(path: Path) -> SessionHeader:
+    """Just the header. Errors as above."""
+    with _opened(path) as file:
         head = file.read(_HEAD_BYTES)
         line = _first_line(path, head)
         if line is None and len(head) == _HEAD_BYTES:
             line = _first_line(path, head + file.read())
-    return None if line is None else decode_header(line, path)
+    if line is None:
+        raise _headless(path)
+    return decode_header(line, path)
 
 
 def read_stable(path: Path) -> bytes:
     """The bytes of a file that another process may be appending to."""
-    with path.open("rb") as file:
+    with _opened(path) as file:
         before = _revision(file.fileno())
         data = file.read()
         for _ in range(_RETRIES):
@@ -81,6 +84,17 @@ def read_stable(path: Path) -> bytes:
             data = file.read()
         # A file that always grows: what was read is a log with a torn end at worst.
         return data
+
+
+def _opened(path: Path) -> BinaryIO:
+    # A pipe would be waited for, and a device read, for ever.
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise SessionPersistenceCorruptionError(f"{path} is not a regular file")
+    return path.open("rb")
+
+
+def _headless(path: Path) -> SessionPersistenceCorruptionError:
+    return SessionPersistenceCorruptionError(f"{path} ends before its header does")
 
 
 def _first_line(path: Path, head: bytes) -> bytes | None:
@@ -113,7 +127,7 @@ def _read_zstd(path: Path, data: bytes, types: SessionEventTypes) -> Artifact:
     if damage is None and frames.error is not None:
         damage = f"{path}, {frames.error}"
     if not contents:
-        raise SessionPersistenceCorruptionError(damage or f"{path} ends before its header does")
+        raise _headless(path) if damage is None else SessionPersistenceCorruptionError(damage)
     log = StoredLog(decode_header(_header_line(path, contents[0]), path))
     text = b"".join(contents)
     start = len(contents[0])
@@ -152,7 +166,7 @@ def _contents(
 def _read_raw(path: Path, data: bytes, types: SessionEventTypes) -> Artifact:
     start = data.find(b"\n") + 1
     if not start:
-        raise SessionPersistenceCorruptionError(f"{path} ends before its header does")
+        raise _headless(path)
     log = StoredLog(decode_header(data[:start], path))
     decoded = decode_records(data[start:], types, first_line=2)
     log.events = decoded.events
@@ -171,5 +185,5 @@ def _described(path: Path, decoded: DecodedRecords) -> str | None:
 
 
 def _revision(descriptor: int) -> tuple[int, ...]:
-    stat = os.fstat(descriptor)
-    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+    now = os.fstat(descriptor)
+    return now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns

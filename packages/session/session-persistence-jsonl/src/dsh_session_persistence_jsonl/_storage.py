@@ -150,9 +150,9 @@ class JsonlBackend(SessionBackend):
     def _find(self, session_id: str) -> SessionHeader | None:
         with _doing(f"look for session {session_id!r} in {self._root}"):
             path = find_artifact(self._root, session_id, self._file_name)
-            header = None if path is None else read_header(path)
-            if path is None or header is None:
+            if path is None:
                 return None
+            header = read_header(path)
             check_identity(self._root, path, header, session_id)
             return header
 

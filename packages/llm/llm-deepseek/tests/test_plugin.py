@@ -230,14 +230,6 @@ async def test_rows_take_camel_case_and_refuse_unknown_keys(root: Context) -> No
         await root.plugin(DeepSeekProvider, {"retriesPolicy": {}})
 
 
-def test_the_version_that_is_sent_is_the_packages_own() -> None:
-    from importlib.metadata import version
-
-    from dsh_llm_deepseek._transport import VERSION
-
-    assert version("dsh-llm-deepseek") == VERSION
-
-
 def test_this_machine_is_recognised_in_the_spellings_that_systems_understand() -> None:
     for host in ("localhost.", "127.1", "2130706433", "0.0.0.0", "[::]", "[::ffff:127.0.0.1]"):
         assert profile(base_url=f"http://{host}:1").is_loopback, host

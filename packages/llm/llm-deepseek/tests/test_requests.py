@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -85,7 +86,7 @@ async def test_only_the_needed_headers_are_sent(serve_model: Any, mount: Any) ->
     model = await mount(server)
     await model.ask()
     headers = dict(server.requests[0].headers)
-    assert headers.pop("user-agent") == "dsh/0.1.0"
+    assert headers.pop("user-agent") == f"dsh/{version('dsh-llm-deepseek')}"
     assert set(headers) == {
         "accept",
         "accept-encoding",

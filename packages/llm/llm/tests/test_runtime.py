@@ -436,6 +436,20 @@ async def test_replay_state_reaches_only_the_adapter_it_came_from(llm: LlmRuntim
     assert (stripped.id, stripped.content) == (message.id, message.content)
 
 
+async def test_adapter_that_reads_no_replay_state_gets_the_conversation_as_it_is(
+    llm: LlmRuntime,
+) -> None:
+    class Plain(Scripted):
+        reads_replay_state = False
+
+    adapter = Plain()
+    llm.register_adapter(["a"], adapter)
+    source = ModelSource("b", "m", {"signature": "s"})
+    messages = (create_assistant_message([TextBlock("x")], source=source),)
+    await answer(llm.stream(dataclasses.replace(request("a"), messages=messages)))
+    assert adapter.requests[0].messages is messages
+
+
 async def test_readiness_is_the_adapters_word(llm: LlmRuntime) -> None:
     missing = LlmFailure("set X_KEY", "MISSING_CREDENTIAL")
     assert llm.readiness() == LlmFailure("no model provider is configured", "NO_ADAPTER")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from dsh_cordis import cancelled_from_outside
-from dsh_llm import LlmError, LlmFailure, error_chain
+from dsh_llm import LlmError, error_chain
 from dsh_lossless_json import repaired
 from dsh_session import ErrorFacts
 
@@ -35,10 +35,3 @@ def facts_of(error: BaseException) -> ErrorFacts:
             failure.request_id,
         )
     return ErrorFacts(repaired(error_chain(error)), "UNKNOWN")
-
-
-def error_of(failure: LlmFailure) -> LlmError:
-    """The exception for a failure that arrived as data."""
-    error = LlmError(failure.message, code=failure.code)
-    error.failure = failure
-    return error

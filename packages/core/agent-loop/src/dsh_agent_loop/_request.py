@@ -36,7 +36,6 @@ from dsh_session import (
 )
 from msgspec import UNSET
 
-from ._failures import error_of
 from ._stream import Streamed, stream_to_log
 
 if TYPE_CHECKING:
@@ -246,4 +245,4 @@ class Requester:
         decision = await self._host.waterfall(AGENT_REQUEST_ERROR, failed, inner=give_up)
         turn.signal.throw_if_aborted()
         if decision is None:
-            raise error_of(failure)
+            raise LlmError.of(failure)

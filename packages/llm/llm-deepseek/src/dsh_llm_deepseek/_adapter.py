@@ -24,6 +24,8 @@ PACKAGE = "dsh-llm-deepseek"
 class DeepSeekAdapter(Adapter):
     """Chat completions of one endpoint. Dispose it when its routes are released."""
 
+    reads_replay_state = False
+
     def __init__(self, profile: Profile, variable: Callable[[str], str | None]) -> None:
         """`variable` reads the environment; it is asked for the key at every request."""
         self._profile = profile

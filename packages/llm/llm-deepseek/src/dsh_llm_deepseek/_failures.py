@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 import msgspec
 from dsh_llm import LlmError, is_context_overflow, is_quota
 from dsh_lossless_json import repaired
+from msgspec import UNSET
 
 MAX_BODY_BYTES: Final = 65_536
 """Of an error response; the rest is not read."""
@@ -70,17 +71,12 @@ def body_error(body: bytes) -> LlmError:
 def redacted(error: LlmError, key: str) -> LlmError:
     """`error` without `key`: some servers repeat in their answer what they refuse."""
     failure = error.failure
-    message = _without(failure.message, key)
-    request = _without(failure.request_id or "", key)
-    if message == failure.message and request == (failure.request_id or ""):
-        return error
-    return LlmError(
-        message,
-        code=failure.code,
-        status=failure.status or None,
-        provider_retry_after_ms=failure.provider_retry_after_ms or None,
-        request_id=request or None,
+    without = msgspec.structs.replace(
+        failure,
+        message=_without(failure.message, key),
+        request_id=_without(failure.request_id or "", key) or UNSET,
     )
+    return error if without == failure else LlmError.of(without)
 
 
 def request_id(headers: Mapping[str, str]) -> str | None:

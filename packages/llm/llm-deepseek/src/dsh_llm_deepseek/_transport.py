@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections import deque
+from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
     import httpx
 
     from ._config import Profile
-
-VERSION: Final = "0.1.0"
-USER_AGENT: Final = f"dsh/{VERSION}"
 
 _KEEPALIVE_SECONDS: Final = 60.0
 """Longer than most tool calls, so that the next step finds its connection open."""
@@ -51,6 +49,14 @@ def import_httpx() -> ModuleType:
         if hidden:
             marks.pop("httpx._main", None)
     return httpx
+
+
+@cache
+def user_agent() -> str:
+    """`dsh/<version of this distribution>`, read when the first request is made."""
+    from importlib.metadata import version  # 8 ms, which a boot without a request need not pay
+
+    return f"dsh/{version('dsh-llm-deepseek')}"
 
 
 class AbsentModule:
@@ -160,7 +166,7 @@ class Transport:
             "content-type": "application/json",
             "accept": "text/event-stream",
             "accept-encoding": "identity",
-            "user-agent": USER_AGENT,
+            "user-agent": user_agent(),
         }
         url = f"{self._profile.base_url}/chat/completions"
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ._models import ModelInfo, ProviderInfo
 
@@ -25,6 +25,10 @@ class Adapter(ABC):
     as the raw text the model sent, the signal is obeyed, options that the provider cannot honour
     are refused rather than dropped.
     """
+
+    reads_replay_state: ClassVar[bool] = True
+    """Whether it reads `ModelSource.replay_state`. It then gets its own alone, for which each
+    request looks through the whole conversation; False spares that."""
 
     @abstractmethod
     def stream(self, options: GenerateOptions) -> AsyncIterator[StreamChunk]:

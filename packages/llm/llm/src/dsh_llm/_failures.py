@@ -50,3 +50,10 @@ class LlmError(CordisError):
         self.failure = msgspec.convert(
             {key: value for key, value in facts.items() if value is not None}, LlmFailure
         )
+
+    @classmethod
+    def of(cls, failure: LlmFailure) -> LlmError:
+        """The exception for a failure that arrived as data."""
+        error = cls(failure.message, code=failure.code)
+        error.failure = failure
+        return error

@@ -238,7 +238,8 @@ class LlmRuntime(Service):
             known = routes.get(source)
             return known is not None and known.adapter is route.adapter
 
-        options = without_foreign_replay(options, kept)
+        if route.adapter.reads_replay_state:
+            options = without_foreign_replay(options, kept)
         return AdapterStream(lambda: route.adapter.stream(options), options.signal)
 
     def _route(self, provider: Provider) -> _Route:

@@ -19,10 +19,11 @@ nox.options.error_on_missing_interpreters = True
 VERSION = re.compile(r"\d+\.\d+\.\d+(?:(?:a|b|rc)\d+)?(?:\.post\d+)?(?:\.dev\d+)?")
 
 
-def sync(session: nox.Session, group: str) -> None:
-    """Install every member, editable, and one dependency group, exactly as locked."""
+def sync(session: nox.Session, *groups: str) -> None:
+    """Install every member, editable, and these dependency groups, exactly as locked."""
     session.run_install(
-        *("uv", "sync", "--locked", "--all-packages", "--no-default-groups", f"--group={group}"),
+        *("uv", "sync", "--locked", "--all-packages", "--no-default-groups"),
+        *(f"--group={group}" for group in groups),
         f"--python={session.virtualenv.location}",
         env={"UV_PROJECT_ENVIRONMENT": session.virtualenv.location},
         external=True,
@@ -57,9 +58,10 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """Check the types of every member's source."""
-    sync(session, "type")
+    """Check the types of every member's source, and what the checker tells plugin authors."""
+    sync(session, "type", "test")
     session.run("basedpyright", *session.posargs)
+    session.run("pytest", "--quiet", "tests/typing")
 
 
 @nox.session

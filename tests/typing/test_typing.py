@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parent / "typing"
+HERE = Path(__file__).parent
 CHECKER = Path(sys.prefix) / "bin" / "basedpyright"
 
 pytestmark = [
@@ -22,7 +22,8 @@ pytestmark = [
 def reported(tmp_path_factory) -> dict[str, set[int]]:
     """Lines with errors, by file name."""
     project = tmp_path_factory.mktemp("typing") / "pyrightconfig.json"
-    settings = {"include": [str(HERE)], "extraPaths": [str(HERE)], "typeCheckingMode": "strict"}
+    include = [str(path) for path in HERE.glob("*_*.py") if not path.name.startswith("test_")]
+    settings = {"include": include, "extraPaths": [str(HERE)], "typeCheckingMode": "strict"}
     project.write_text(json.dumps(settings))
     done = subprocess.run(
         [CHECKER, "--outputjson", "--pythonpath", sys.executable, "--project", project],
@@ -30,19 +31,23 @@ def reported(tmp_path_factory) -> dict[str, set[int]]:
         text=True,
         check=False,
     )
-    lines: dict[str, set[int]] = {"good_plugin.py": set(), "bad_plugin.py": set()}
+    lines: dict[str, set[int]] = {Path(path).name: set() for path in include}
     for one in json.loads(done.stdout)["generalDiagnostics"]:
         if one["severity"] == "error":
             lines[Path(one["file"]).name].add(one["range"]["start"]["line"] + 1)
     return lines
 
 
-def test_good_plugin_passes(reported: dict[str, set[int]]):
-    assert reported["good_plugin.py"] == set()
+@pytest.mark.parametrize("name", ["kernel_good.py", "product_good.py"])
+def test_good_plugins_pass(reported: dict[str, set[int]], name: str):
+    assert reported[name] == set()
 
 
-def test_every_mistake_of_the_bad_plugin_is_reported(reported: dict[str, set[int]]):
-    source = (HERE / "bad_plugin.py").read_text().splitlines()
+@pytest.mark.parametrize(("name", "mistakes"), [("kernel_bad.py", 18), ("product_bad.py", 15)])
+def test_every_mistake_of_a_bad_plugin_is_reported(
+    reported: dict[str, set[int]], name: str, mistakes: int
+):
+    source = (HERE / name).read_text().splitlines()
     marked = {number for number, line in enumerate(source, 1) if "# BAD" in line}
-    assert len(marked) == 18
-    assert reported["bad_plugin.py"] == marked
+    assert len(marked) == mistakes
+    assert reported[name] == marked

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dsh_cordis import Context, Next
-from good_plugin import (
+from kernel_good import (
     ASK,
     CHECK,
     PRE_STEP,

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from dsh_cordis_include import Patch, apply_patches, read_patch_file
 
 from ._errors import BootError
 from ._packages import package_directory
-from ._profiles import PATCH_FILE, Profile
+from ._profiles import BUNDLE_GROUP, PATCH_FILE, Profile
 
 if TYPE_CHECKING:
     from dsh_cordis_loader import EntryPoints, Row
-
-_BUNDLE_GROUP: Final = "dsh.bundles"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +54,11 @@ def compose(
 
 def unlisted_bundles(profile: Profile, entry_points: EntryPoints) -> tuple[str, ...]:
     """Installed bundles that the profile does not name."""
-    return tuple(name for name in entry_points[_BUNDLE_GROUP] if name not in profile.bundles)
+    return tuple(name for name in entry_points[BUNDLE_GROUP] if name not in profile.bundles)
 
 
 def _bundle_patches(bundle: str, profile: Profile, entry_points: EntryPoints) -> tuple[Patch, ...]:
-    installed = entry_points[_BUNDLE_GROUP]
+    installed = entry_points[BUNDLE_GROUP]
     point = installed.get(bundle)
     where = f"profile {profile.name!r} at {profile.manifest}"
     if point is None:

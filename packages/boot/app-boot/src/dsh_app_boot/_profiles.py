@@ -20,8 +20,9 @@ MANIFEST: Final = "pyproject.toml"
 RESERVED_NAMES: Final = ("plugin", "doctor", "session", "demo", "help")
 """Words that are commands of the launcher and therefore no profiles."""
 
+BUNDLE_GROUP: Final = "dsh.bundles"
+
 _PROFILE_GROUP: Final = "dsh.profiles"
-_BUNDLE_GROUP: Final = "dsh.bundles"
 _NAME: Final = re.compile(r"[^\s./\\\-\x00-\x1f][^\s/\\\x00-\x1f]*\Z")
 _TEMPLATE_NAME: Final = re.compile(r'^name = "dsh-profile-.*-user"$', re.MULTILINE)
 
@@ -208,7 +209,7 @@ def _read(name: str, directory: Path, entry_points: EntryPoints) -> Profile:
     table: object = document
     for key in ("tool", "dsh", "profile"):
         table = cast("Mapping[str, object]", table).get(key) if isinstance(table, Mapping) else None
-    known = f"installed bundles are {_listed(entry_points[_BUNDLE_GROUP])}"
+    known = f"installed bundles are {_listed(entry_points[BUNDLE_GROUP])}"
     if not isinstance(table, Mapping):
         raise _invalid(name, manifest, f"it lacks [tool.dsh.profile] with bundles = [...]; {known}")
     fields = cast("Mapping[str, object]", table)
@@ -238,7 +239,7 @@ def _missing(name: str, directory: Path, home: Path, entry_points: EntryPoints) 
             name,
             directory,
             f"it has no {MANIFEST}; write one with [tool.dsh.profile] and bundles = [...]"
-            f" (installed bundles are {_listed(entry_points[_BUNDLE_GROUP])}), or remove the"
+            f" (installed bundles are {_listed(entry_points[BUNDLE_GROUP])}), or remove the"
             f" directory and run: dsh {name} --from-default-profile {_first(templates)}",
         )
     profiles = home / "profiles"

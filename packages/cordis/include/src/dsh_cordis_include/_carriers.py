@@ -7,15 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-from dsh_cordis import Context
-from dsh_cordis_loader import LOADER, Entry, LoaderError, Row, parse_rows, read_yaml
+from dsh_cordis_loader import LOADER, LoaderError, Row, parse_rows, read_yaml
 
 from ._errors import IncludeError
 from ._patches import apply_patches, parse_patches
 
 if TYPE_CHECKING:
-    from dsh_cordis import Disposer
-    from dsh_cordis_loader import Loader
+    from dsh_cordis import Context, Disposer
+    from dsh_cordis_loader import Entry, Loader
 
 _log = logging.getLogger("dsh.cordis.include")
 _EXTENSIONS: Final = (".yml", ".yaml", ".json")
@@ -48,10 +47,9 @@ class Include:
 
     async def apply(self, ctx: Context, config: object) -> Disposer:
         """Read, patch and mount. Raises IncludeError if file or patches cannot be used."""
-        entry = ctx.meta("loader_entry")
-        assert isinstance(entry, Entry)
-        rows = _included_rows(entry, config)
-        return await ctx[LOADER].carry(rows, nested=True)
+        loader = ctx[LOADER]
+        rows = _included_rows(loader.own_entry(), config)
+        return await loader.carry(rows, nested=True)
 
 
 def register_builtins(loader: Loader) -> None:

@@ -128,15 +128,25 @@ class Loader(Service):
         """Every entry of the tree, a group or include before what it holds."""
         return tuple(self._root.walk())
 
+    def own_entry(self) -> Entry:
+        """The entry that the calling plugin was mounted for.
+
+        Raises LoaderError (`INVALID_ROW`) for one that no row mounted.
+        """
+        entry = self.ctx.meta(ENTRY_META)
+        if not isinstance(entry, Entry):
+            raise LoaderError(
+                "no row mounted the plugin that asks for its entry", code="INVALID_ROW"
+            )
+        return entry
+
     async def carry(self, rows: Sequence[Row] | None = None, *, nested: bool = False) -> Disposer:
         """For groups and includes: mount rows below the calling plugin.
 
         None means the children of the caller's own row; `nested` rows have their own id space.
         Raises LoaderError if one of them fails; the kernel then unwinds the caller.
         """
-        entry = self.ctx.meta(ENTRY_META)
-        if not isinstance(entry, Entry):
-            raise LoaderError("only a plugin that a row mounted can carry rows", code="INVALID_ROW")
+        entry = self.own_entry()
         if rows is None:
             rows = entry.row.children or ()
         else:

@@ -6,7 +6,6 @@ awaited, and a failure restores what was there.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -276,9 +275,9 @@ class Transaction:
             fiber = change.entry.fiber
             if fiber is None or (change.kind is _Kind.KEEP and change.was_failed):
                 continue
-            error = await failure_of(fiber)
-            if error is not None:
-                failures.append(_failed(self._action, change.entry, change.entry.row, error))
+            await fiber.quiet()
+            if fiber.state is FiberState.FAILED and fiber.error is not None:
+                failures.append(_failed(self._action, change.entry, change.entry.row, fiber.error))
 
     async def _dispose(self, entries: Sequence[Entry]) -> None:
         # Requested for all before any is awaited, so that they unload together.
@@ -287,15 +286,7 @@ class Transaction:
             entry.fiber = entry.members = None
         for fiber, wait in waits:
             await wait
-            await failure_of(fiber)
-
-
-async def failure_of(fiber: Fiber) -> BaseException | None:
-    """Wait until nothing of `fiber` is in flight; why it is FAILED, if it is."""
-    while (task := fiber.inertia) is not None:
-        # Not awaiting the task itself: a cancelled waiter must not cancel a load.
-        await asyncio.wait({task})
-    return fiber.error if fiber.state is FiberState.FAILED else None
+            await fiber.quiet()
 
 
 def entry_failure(entry: Entry) -> LoaderError | None:
@@ -313,7 +304,7 @@ async def settle(entries: Callable[[], list[Entry]]) -> None:
         if not busy:
             return
         for fiber in busy:
-            await failure_of(fiber)
+            await fiber.quiet()
 
 
 def check_unique(rows: Sequence[Row]) -> None:

@@ -15,7 +15,7 @@ from ._header import SessionHeader, checked_header, make_header, now_ms
 from ._lossless import check_lossless
 from ._requests import canonical_header
 from ._seed import check_retired, replay_seed
-from ._surface import SURFACE_TYPES, History, SurfaceManager, derive_event_message
+from ._surface import SURFACE_TYPES, History, SurfaceManager
 from ._view import AnyEvent, Prefix
 from ._vocabulary import (
     END_SEED,
@@ -189,10 +189,6 @@ class Session:
     def derive_messages(self) -> tuple[Message, ...]:
         """The conversation as a model gets it. Only events since the last call are looked at."""
         return self._history.messages()
-
-    def derive_event_message(self, event: AnyEvent) -> Message | None:
-        """The message that one event shows as; None if it shows as none."""
-        return derive_event_message(event)
 
     def attach(self, publish: Publish | None) -> None:
         """Set who is told of appends; None for nobody. For the store that enters the session."""

@@ -170,16 +170,15 @@ class SystemPrompt(Service):
         self, layers: list[_Layer], context: AssembleContext
     ) -> tuple[Assembly, PromptSection | None]:
         """Everything before the listeners, and the complete section if there is one."""
-        variables = {
-            name: provider(context) for name, provider in _merged(layers, _variables).items()
-        }
+        scope, merge = context.scope, self._layers.merge
+        variables = {name: provider(context) for name, provider in merge(scope, _variables).items()}
         tools = self._tools(layers, context)
-        entries = _in_order(_merged(layers, _sections))
+        entries = _in_order(merge(scope, _sections))
         complete = _complete_section(entries)
         sections = tuple(_made(entry, context) for entry in entries)
         contexts: tuple[PromptSection, ...] = ()
         if not _suppressed(layers):
-            facts = _in_order(_merged(layers, _contexts))
+            facts = _in_order(merge(scope, _contexts))
             contexts = tuple(_made(entry, context) for entry in facts)
         assembly = Assembly(sections=sections, contexts=contexts, tools=tools, variables=variables)
         if complete is None:
@@ -228,16 +227,6 @@ def _contexts(layer: _Layer) -> Iterable[tuple[str, _Entry]]:
 
 def _variables(layer: _Layer) -> Iterable[tuple[str, VariableProvider]]:
     return layer.variables.items()
-
-
-def _merged(
-    layers: list[_Layer], pick: Callable[[_Layer], Iterable[tuple[str, T]]]
-) -> dict[str, T]:
-    """By name, the farthest layer first; a nearer one shadows in place."""
-    merged: dict[str, T] = {}
-    for layer in layers:
-        merged.update(pick(layer))
-    return merged
 
 
 def _in_order(entries: dict[str, _Entry]) -> list[_Entry]:

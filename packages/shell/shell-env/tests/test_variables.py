@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from dsh_cordis import Context
+from dsh_home_paths import HOME_PATH, HomePath
 from dsh_session import SessionStore
 from dsh_session_persistence_jsonl import JsonlSessionPersistence
 from dsh_shell_env import SHELL_ENV, ShellEnv, ShellEnvError, VariableInfo
@@ -39,6 +40,13 @@ async def test_the_log_is_named_where_there_is_one(
     assert not path.exists()
     await stored.dispose()
     assert "DSH_SESSION_JSONL" not in root[SHELL_ENV].collect(agent("s1"))
+
+
+async def test_the_home_is_that_of_the_booted_harness(tmp_path: Path):
+    async with Context() as root:
+        root.provide(HOME_PATH, HomePath(tmp_path))
+        await root.plugin(ShellEnv)
+        assert root[SHELL_ENV].collect(None)["DSH_HOME"] == str(tmp_path)
 
 
 async def test_the_home_is_the_environments_unless_configured(

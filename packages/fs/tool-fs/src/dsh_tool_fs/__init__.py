@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from ._plugin import Config, apply, inject
+from ._config import Config
+from ._plugin import apply, inject
 
 __all__ = ("Config", "apply", "inject")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from difflib import SequenceMatcher
 from typing import Final
 
 import msgspec
@@ -60,6 +59,8 @@ def _hunks(path: str, before: str | None, after: str) -> Iterator[Hunk]:
     if old.count("\n") + new.count("\n") > _MAX_LINES:
         yield Hunk(path, old, new)
         return
+    from difflib import SequenceMatcher  # only an edit needs it
+
     old_lines, new_lines = _lines(old), _lines(new)
     matcher = SequenceMatcher(None, old_lines, new_lines, autojunk=False)
     for group in matcher.get_grouped_opcodes(CONTEXT_LINES):

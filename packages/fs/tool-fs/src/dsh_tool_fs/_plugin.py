@@ -13,8 +13,6 @@ from ._change import edit_tool, write_tool
 from ._config import Config
 from ._read import read_tool
 
-__all__ = ("Config", "apply", "inject")
-
 inject = (FS, SYSTEM_PROMPT, TOOLS)
 
 GUIDANCE: Final = {

@@ -54,7 +54,7 @@ def import_httpx() -> ModuleType:
 @cache
 def user_agent() -> str:
     """`dsh/<version of this distribution>`, read when the first request is made."""
-    from importlib.metadata import version  # 8 ms, which a boot without a request need not pay
+    from importlib.metadata import version  # 3 to 8 ms, which a boot without a request need not pay
 
     return f"dsh/{version('dsh-llm-deepseek')}"
 

@@ -11,7 +11,7 @@ from typing import Annotated, Final, TypeAlias
 
 import msgspec
 from dsh_cordis import Context, CordisError, Disposer, Service, ServiceKey
-from dsh_home_paths import resolve_dsh_home
+from dsh_home_paths import HOME_PATH, resolve_dsh_home
 from dsh_session_persistence import SESSION_PERSISTENCE
 from dsh_system_prompt import AgentRef
 from msgspec import Meta
@@ -33,7 +33,10 @@ class ShellEnvConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     dsh_home: Annotated[
         str,
-        Meta(description="Value of `DSH_HOME`. Empty: `$DSH_HOME` of the process, else `~/.dsh`."),
+        Meta(
+            description="Value of `DSH_HOME`. Empty: the home that the harness was booted with,"
+            " else `$DSH_HOME`, else `~/.dsh`."
+        ),
     ] = ""
 
 
@@ -61,7 +64,8 @@ class ShellEnv(Service):
 
     def __init__(self, ctx: Context, config: ShellEnvConfig) -> None:
         super().__init__(ctx, config)
-        self._home = str(resolve_dsh_home(config.dsh_home or None, os.environ))
+        booted = None if config.dsh_home else ctx.get(HOME_PATH)
+        self._home = str(resolve_dsh_home(config.dsh_home) if booted is None else booted.home)
         self._contributions: dict[str, _Contribution] = {}
 
     def register(self, owner: str, variables: Mapping[str, str], *, resolve: Resolve) -> Disposer:

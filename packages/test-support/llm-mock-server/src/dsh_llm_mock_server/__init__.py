@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dsh_llm_mock_server._records import (
+from ._records import (
     MockServerError,
     Outcome,
     Refusal,
@@ -10,10 +10,10 @@ from dsh_llm_mock_server._records import (
     Responder,
     Script,
 )
-from dsh_llm_mock_server._reply import DEFAULT_USAGE, Reply
-from dsh_llm_mock_server._script import replies_from_json
-from dsh_llm_mock_server._server import MockServer
-from dsh_llm_mock_server._threaded import ThreadedMockServer
+from ._reply import DEFAULT_USAGE, Reply
+from ._script import replies_from_json
+from ._server import MockServer
+from ._threaded import ThreadedMockServer
 
 __all__ = (
     "DEFAULT_USAGE",

@@ -11,10 +11,10 @@ from typing import IO, Final
 
 import msgspec
 
-from dsh_llm_mock_server._records import MockServerError, Refusal, Request, Script
-from dsh_llm_mock_server._reply import Reply
-from dsh_llm_mock_server._script import replies_from_json
-from dsh_llm_mock_server._server import MockServer
+from ._records import MockServerError, Refusal, Request, Script
+from ._reply import Reply
+from ._script import replies_from_json
+from ._server import MockServer
 
 _DEFAULT_TEXT: Final = "This is the mock model server."
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import UnsetType
 
-from dsh_llm_mock_server._reply import (
+from ._reply import (
     DEFAULT_USAGE,
     Call,
     Deltas,

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, Literal
 
-from dsh_llm_mock_server._reply import End, Head, Wait, Whole
+from ._reply import End, Head, Wait, Whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dsh_llm_mock_server._frames import Action
-    from dsh_llm_mock_server._records import Outcome
+    from ._frames import Action
+    from ._records import Outcome
 
 HEAD_LIMIT_BYTES: Final = 1 << 20
 _FLUSH_BYTES: Final = 1 << 16

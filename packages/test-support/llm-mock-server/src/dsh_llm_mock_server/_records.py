@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from dsh_llm_mock_server._reply import Reply
+from ._reply import Reply
 
 Outcome = Literal["completed", "cut", "reset", "client_closed", "server_closed"]
 """How a reply ended; `eof` and error responses count as completed."""

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
-from dsh_llm_mock_server._records import MockServerError
-from dsh_llm_mock_server._reply import Reply
+from ._records import MockServerError
+from ._reply import Reply
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
-from dsh_llm_mock_server._frames import FrameEncoder
-from dsh_llm_mock_server._http import (
+from ._frames import FrameEncoder
+from ._http import (
     HEAD_LIMIT_BYTES,
     BadRequestError,
     HttpRequest,
@@ -18,7 +18,7 @@ from dsh_llm_mock_server._http import (
     Wire,
     read_request,
 )
-from dsh_llm_mock_server._records import (
+from ._records import (
     MockServerError,
     Outcome,
     Refusal,
@@ -26,13 +26,13 @@ from dsh_llm_mock_server._records import (
     Responder,
     Script,
 )
-from dsh_llm_mock_server._reply import Reply, error_object
-from dsh_llm_mock_server._strict import decode_lenient, decode_strict, first_problem
+from ._reply import Reply, error_object
+from ._strict import decode_lenient, decode_strict, first_problem
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from dsh_llm_mock_server._threaded import ThreadedMockServer
+    from ._threaded import ThreadedMockServer
 
 _log: Final = logging.getLogger("dsh.llm-mock-server")
 _ROUTE: Final = "/chat/completions"
@@ -97,7 +97,7 @@ class MockServer:
 
         Reply functions and `on_record` are called in that thread.
         """
-        from dsh_llm_mock_server._threaded import ThreadedMockServer
+        from ._threaded import ThreadedMockServer
 
         def make() -> MockServer:
             return cls(

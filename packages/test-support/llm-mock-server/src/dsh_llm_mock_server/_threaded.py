@@ -8,15 +8,15 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from dsh_llm_mock_server._records import MockServerError
-from dsh_llm_mock_server._server import WAIT_TIMEOUT_S
+from ._records import MockServerError
+from ._server import WAIT_TIMEOUT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from types import TracebackType
 
-    from dsh_llm_mock_server._records import Outcome, Refusal, Request
-    from dsh_llm_mock_server._server import MockServer
+    from ._records import Outcome, Refusal, Request
+    from ._server import MockServer
 
 T = TypeVar("T")
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from dsh_llm_mock_server._server import MockServer
+from ._server import MockServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from dsh_llm_mock_server._records import Script
-    from dsh_llm_mock_server._threaded import ThreadedMockServer
+    from ._records import Script
+    from ._threaded import ThreadedMockServer
 
 
 class ServeModel(Protocol):

@@ -37,7 +37,7 @@ class TodoTool(Service):
 
     inject = (TOOLS,)
     Config = TodoConfig
-    name = "tool-todo"
+    name = "dsh-tool-todo"
 
     def __init__(self, ctx: Context, config: TodoConfig) -> None:
         super().__init__(ctx, config)

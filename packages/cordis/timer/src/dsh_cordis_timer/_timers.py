@@ -28,6 +28,7 @@ class Timers(Service):
 
     provides = TIMER
     Config = NoConfig
+    name = "dsh-cordis-timer"
 
     @overload
     def timeout(self, delay_ms: float) -> asyncio.Future[None]: ...

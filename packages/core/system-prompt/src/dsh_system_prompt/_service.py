@@ -87,6 +87,7 @@ class SystemPrompt(Service):
 
     provides = SYSTEM_PROMPT
     Config = SystemPromptConfig
+    name = "dsh-system-prompt"
 
     def __init__(self, ctx: Context, config: SystemPromptConfig | None = None) -> None:
         super().__init__(ctx, config)

@@ -30,6 +30,7 @@ class ToolRegistry(Service):
     provides = TOOLS
     inject = (SYSTEM_PROMPT,)
     Config = NoConfig
+    name = "dsh-tools"
 
     def __init__(self, ctx: Context, config: NoConfig | None = None) -> None:
         super().__init__(ctx, config)

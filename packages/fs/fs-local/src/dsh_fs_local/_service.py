@@ -57,6 +57,7 @@ class LocalFileSystem(FileSystem):
     """Real files. Blocking work runs in threads; changes of one file happen one by one."""
 
     Config = FsLocalConfig
+    name = "dsh-fs-local"
 
     def __init__(self, ctx: Context, config: FsLocalConfig) -> None:
         super().__init__(ctx, config)

@@ -113,6 +113,7 @@ class LlmRuntime(Service):
 
     provides = LLM
     Config = NoConfig
+    name = "dsh-llm"
 
     def __init__(self, ctx: Context, config: NoConfig | None = None) -> None:
         super().__init__(ctx, config)

@@ -46,6 +46,7 @@ class BashLocal(Shell):
 
     inject = (SUBPROCESS,)
     Config = BashConfig
+    name = "dsh-bash-local"
 
     def __init__(self, ctx: Context, config: BashConfig) -> None:
         super().__init__(ctx, config)

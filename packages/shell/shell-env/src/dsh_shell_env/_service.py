@@ -61,6 +61,7 @@ class ShellEnv(Service):
 
     provides = SHELL_ENV
     Config = ShellEnvConfig
+    name = "dsh-shell-env"
 
     def __init__(self, ctx: Context, config: ShellEnvConfig) -> None:
         super().__init__(ctx, config)

@@ -25,6 +25,7 @@ class LocalSubprocess(Subprocess):
     """Owns every process it started until the whole tree of it is gone."""
 
     Config = NoConfig
+    name = "dsh-subprocess-local"
 
     def __init__(self, ctx: Context, config: NoConfig) -> None:
         super().__init__(ctx, config)

@@ -8,7 +8,7 @@ from email.utils import format_datetime
 from typing import Any
 
 import pytest
-from dsh_cordis import AbortController
+from dsh_cordis import AbortController, ConfigError
 from dsh_llm import Aborted, BlockStart, Finish, TextDelta
 from dsh_llm_mock_server import Reply
 
@@ -302,3 +302,42 @@ async def test_a_key_that_comes_back_as_the_request_id_is_not_kept(
 ) -> None:
     model = await mount(await serve_model([Reply.status(400, {"x-request-id": key}, "no")]))
     assert key not in (await model.failure()).request_id
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "HTTP/1.1 4{key}\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nx {key}\0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{key}\r\n",
+    ],
+)
+async def test_a_broken_answer_that_holds_the_key_is_told_without_it(
+    mount: Any, key: str, answer: str
+) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer.format(key=key).encode())
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        model = await mount(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        failure = await model.failure()
+    assert failure.code == "TRANSPORT"
+    assert key not in failure.message
+    assert "***" in failure.message
+
+
+@pytest.mark.parametrize("ending", ["Bearer {key}", "{key}", "no\nword", "x" * 200])
+async def test_an_ending_that_is_no_word_gives_no_code(
+    serve_model: Any, mount: Any, key: str, ending: str
+) -> None:
+    model = await mount(await serve_model([Reply.text("x").finish(ending.format(key=key))]))
+    failure = await model.failure()
+    assert failure.code == "MALFORMED_RESPONSE"
+    assert key not in failure.message
+
+
+async def test_a_key_in_a_variable_that_commands_inherit_is_refused(mount: Any) -> None:
+    with pytest.raises(ConfigError, match="MODEL_ACCESS"):
+        await mount("http://127.0.0.1:9", apiKeyEnv="MODEL_ACCESS")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
@@ -21,6 +22,9 @@ from msgspec import UNSET, Meta, UnsetType
 PROVIDER: Final = "deepseek-official"
 DEFAULT_BASE_URL: Final = "https://api.deepseek.com"
 BASE_URL_ENV: Final = "DEEPSEEK_BASE_URL"
+
+_WITHHELD: Final = re.compile("KEY|PASSWORD|SECRET|TOKEN", re.IGNORECASE)
+"""Names of variables that no command inherits, as dsh-subprocess has it."""
 
 Tokens: TypeAlias = Annotated[int, Meta(gt=0, le=2**53 - 1)]
 TimeoutMs: TypeAlias = Annotated[float, Meta(gt=0, le=2147483647)]
@@ -60,7 +64,10 @@ class DeepSeekConfig(
 
     api_key_env: Annotated[
         Name,
-        Meta(description="The variable that holds the key, read at each request; never the key."),
+        Meta(
+            description="The variable that holds the key, read at each request; never the key. "
+            "With KEY, PASSWORD, SECRET or TOKEN in its name: those are withheld from commands."
+        ),
     ] = "DEEPSEEK_API_KEY"
     base_url: Annotated[
         Name | UnsetType,
@@ -145,13 +152,18 @@ def resolve_profile(config: DeepSeekConfig, environment_base_url: str | None) ->
     """`config` with the environment's base URL where it has none.
 
     Raises `ConfigError` for a base URL that is none, an effort without thinking, two models of
-    one id, and a contradictory retry policy.
+    one id, a contradictory retry policy, and a key in a variable that commands inherit.
     """
     disabled = config.thinking == "disabled"
     effort = config.reasoning_effort
     if disabled and effort not in (UNSET, "off"):
         raise ConfigError(
             f"reasoningEffort {effort!r} needs thinking: enable it or set the effort to 'off'"
+        )
+    if _WITHHELD.search(config.api_key_env) is None:
+        raise ConfigError(
+            f"apiKeyEnv {config.api_key_env!r}: commands would see that variable; choose a name "
+            "with KEY, PASSWORD, SECRET or TOKEN in it, which are withheld from them"
         )
     models = {entry.id: entry for entry in config.models}
     if len(models) != len(config.models):

@@ -74,6 +74,7 @@ def redacted(error: LlmError, key: str) -> LlmError:
     without = msgspec.structs.replace(
         failure,
         message=_without(failure.message, key),
+        code="MALFORMED_RESPONSE" if key and key.upper() in failure.code else failure.code,
         request_id=_without(failure.request_id or "", key) or UNSET,
     )
     return error if without == failure else LlmError.of(without)

@@ -97,7 +97,8 @@ class ResponseStream(AsyncIterator[StreamChunk]):
         except LlmError as error:
             self._failure = redacted(error, self._key)
         except (import_httpx().HTTPError, import_httpx().StreamError) as error:
-            self._failure = self._transport_error(error)
+            # The client repeats in its error what it could not read.
+            self._failure = redacted(self._transport_error(error), self._key)
         if self._failure is not None:
             failure = self._failure
             await self.aclose()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 
 _NO_USAGE: Final = WireUsage()
+_WORD: Final = re.compile("[A-Za-z][A-Za-z0-9_]{0,63}")
 
 
 class _Streamed:
@@ -153,7 +155,7 @@ class Translator:
         if finish not in (None, "stop", "tool_calls", "function_call", "length"):
             return LlmError(
                 f"the provider ended the answer with {repaired(finish)!r}",
-                code=repaired(finish.upper()),
+                code=finish.upper() if _WORD.fullmatch(finish) else "MALFORMED_RESPONSE",
             )
         if self._next == 0 and finish != "length":
             return LlmError("the provider sent an empty answer", code="EMPTY_RESPONSE")

@@ -173,7 +173,9 @@ async def test_a_body_that_honours_its_signal_is_aborted_in_the_same_words(kit, 
     kit.add(body)
     outcome = await kit.call()
     assert (outcome.error.name, outcome.error.code) == ("AbortError", "ABORTED")
-    assert text(outcome) == "Error: the call was aborted"
+    assert text(outcome) == (
+        "Error: the call was stopped while it ran; what it had done by then stays done"
+    )
 
 
 async def test_a_failure_of_the_body_outlives_an_abort(kit) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ._seams import Seams
     from ._turn import Turn
 
-_NOT_DISPATCHED: Final = "Error: the turn was stopped before this call started; nothing was done."
+_NOT_DISPATCHED: Final = "Error: the call was stopped before it started; nothing was done"
 _ABORTED: Final = ErrorName("AbortError", "ABORTED_BEFORE_DISPATCH")
 
 

@@ -46,13 +46,14 @@ def failure_of(error: BaseException) -> ToolFailure:
 
 def aborted_before_dispatch() -> ToolFailure:
     """The call was stopped before its body ran."""
-    text = "the call was aborted before it started"
+    text = "the call was stopped before it started; nothing was done"
     return failure(text, name=_ABORT_NAME, code="ABORTED_BEFORE_DISPATCH")
 
 
 def aborted(contexts: Sequence[Message] = ()) -> ToolFailure:
     """The call was stopped while its body ran."""
-    stopped = failure("the call was aborted", name=_ABORT_NAME, code="ABORTED")
+    text = "the call was stopped while it ran; what it had done by then stays done"
+    stopped = failure(text, name=_ABORT_NAME, code="ABORTED")
     if not contexts:
         return stopped
     return ToolFailure(

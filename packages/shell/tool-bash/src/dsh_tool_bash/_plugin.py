@@ -20,11 +20,12 @@ inject = (SHELL, SHELL_ENV, SYSTEM_PROMPT, TOOLS)
 
 DESCRIPTION: Final = """\
 Run a bash command and wait for it. Each call is a fresh shell without a terminal: no directory, \
-variable or function survives, and whatever asks for input gets end of file. Set `workdir` instead \
-of using cd. What you start with `&` may go on after the call; send its output to a file, later \
-output is dropped. The text ends with `[exit code: N]` unless N is 0, or with `[killed by signal: \
-S]`; `[timed out after Nms]` may stand before it. Of long output only the end is shown, and a line \
-names the file that has all of it. `$DSH_HOME` and `$DSH_SESSION_ID` tell about this harness."""
+variable or function survives, and a program that asks for input gets end of file. Set `workdir` \
+instead of using cd. What you start with `&` may go on after the call; send its output to a file, \
+later output is dropped. The text ends with `[exit code: N]` unless N is 0, or with `[killed by \
+signal: S]`; `[timed out after Nms]` may stand before it. Of long output only the end is shown, \
+and a line names the file that has all of it. `$DSH_HOME` is the harness's own directory, \
+`$DSH_SESSION_ID` names this session."""
 
 GUIDANCE: Final = """\
 After each bash command look at its last line: without an exit marker it succeeded. Find out why a \

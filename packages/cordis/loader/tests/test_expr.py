@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from dsh_cordis_loader import Expr, LoaderError
+from dsh_cordis_loader import Expr, LoaderError, LoaderOptions
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -150,3 +150,7 @@ def test_no_text_escapes_the_grammar(text: str):
     except LoaderError:
         return
     assert result is None or isinstance(result, (bool, int, float, str, list, dict))
+
+
+def test_the_values_of_variables_are_not_shown() -> None:
+    assert "hunter2" not in repr(LoaderOptions(environment={"DB": "hunter2"}))

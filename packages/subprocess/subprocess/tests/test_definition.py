@@ -72,3 +72,7 @@ def test_a_collector_keeps_at_least_a_byte(sizes: dict[str, int]) -> None:
     with pytest.raises(SubprocessError, match="must be positive") as caught:
         Collect(**sizes)
     assert caught.value.code == "INVALID_SPAWN_SPEC"
+
+
+def test_the_values_of_variables_are_not_shown() -> None:
+    assert "hunter2" not in repr(spec(env={"DB": "hunter2"}))

@@ -33,6 +33,10 @@ class LoaderOptions(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str = "."
     """What `cwd` shows, absolute."""
 
+    def __repr__(self) -> str:
+        # Values of variables are secrets as often as not.
+        return f"LoaderOptions({len(self.environment)} variables, home={self.home!r})"
+
 
 class ExpressionScope:
     """Names and functions of one loader's expressions."""

@@ -20,7 +20,8 @@ class ShellRequest:
     signal: AbortSignal | None = None
     stdin: bytes | None = None
     """None: the command reads end of file."""
-    env: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
+    env: Mapping[str, str | None] = field(default_factory=dict[str, str | None], repr=False)
+    """On top of the scrubbed environment; None removes a name. May hold secrets."""
     dsh_env: Mapping[str, str] = field(default_factory=dict[str, str])
     """The harness's own `DSH_*` variables; they win over `env`."""
 
@@ -34,7 +35,7 @@ class ShellSpec:
     timeout_ms: float
     signal: AbortSignal | None
     stdin: bytes | None
-    env: Mapping[str, str | None]
+    env: Mapping[str, str | None] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,8 +49,8 @@ class SpawnSpec:
     """From SIGTERM to SIGKILL, and how long collected pipes may stay open after the exit."""
     signal: AbortSignal | None = None
     """Abort starts termination."""
-    env: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
-    """On top of the scrubbed parent environment; None removes a name."""
+    env: Mapping[str, str | None] = field(default_factory=dict[str, str | None], repr=False)
+    """On top of the scrubbed parent environment; None removes a name. May hold secrets."""
 
     def __post_init__(self) -> None:
         """Raises `SubprocessError` with code `INVALID_SPAWN_SPEC`."""

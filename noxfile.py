@@ -102,8 +102,9 @@ def bench(session: nox.Session) -> None:
     wheels = session.create_tmp()
     build = ("uv", "build", "--quiet", "--all-packages", "--wheel", f"--out-dir={wheels}")
     session.run_install(*build, external=True)
-    # The program as users have it, and what the bare loop needs; neither click nor rich.
-    session.install(f"--find-links={wheels}", "dsh-profile-headless", "dsh-demo", "httpx")
+    # The program as pip installs it, compiled, and what the bare loop needs; no click, no rich.
+    programs = ("dsh-profile-headless", "dsh-demo", "httpx")
+    session.install("--compile-bytecode", f"--find-links={wheels}", *programs)
     session.run("python", "tests/bench/run.py", *session.posargs)
 
 

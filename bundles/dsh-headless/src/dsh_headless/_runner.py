@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import uuid
@@ -98,6 +99,11 @@ class HeadlessRun:
             return await self._run()
         except CordisError as error:
             return Outcome("", error.code, str(error))
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            return Outcome("", "UNKNOWN", "something that the run waited for was cancelled")
         except Exception as error:  # noqa: BLE001 - containment: a run ends with a line, never a trace
             _log.exception("the run failed")
             return Outcome("", "UNKNOWN", f"{type(error).__name__}: {error}")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+import msgspec
 from dsh_cmdline import APP_EXIT, CMDLINE, parse_cmdline
 from dsh_cordis import Context, ServiceKey
 
@@ -16,8 +16,7 @@ name = "dsh-headless/startup"
 inject = (APP_EXIT, CMDLINE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartupOptions:
+class StartupOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the command line asked for; empty text means not given."""
 
     task: str

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import anyio
 import msgspec
 import pytest
@@ -456,7 +454,7 @@ async def test_the_request_is_frozen_and_carries_its_session():
         (request,) = kit.adapter.requests
         assert request.session_id == "kit"
         assert request.purpose == "loop"
-        with pytest.raises(dataclasses.FrozenInstanceError):
+        with pytest.raises(AttributeError):
             request.system = "mine"
 
 

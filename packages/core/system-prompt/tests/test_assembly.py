@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import pytest
 from dsh_cordis import AbortController, AbortedError, Context
@@ -20,6 +19,7 @@ from dsh_system_prompt import (
     ToolContribution,
     render_prompt,
 )
+from msgspec.structs import replace
 
 pytestmark = pytest.mark.anyio
 

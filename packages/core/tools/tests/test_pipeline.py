@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -23,6 +23,7 @@ from dsh_tools import (
     ToolError,
     ToolSuccess,
 )
+from msgspec.structs import replace
 
 pytestmark = pytest.mark.anyio
 
@@ -475,7 +476,7 @@ async def test_a_finalizer_is_the_one_of_the_call_even_if_the_tool_goes_meanwhil
 
 
 def replace_name(definition: Any, name: str) -> Any:
-    return replace(definition, name=name)
+    return dataclasses.replace(definition, name=name)
 
 
 async def test_a_raising_finalizer_is_an_error_and_not_run_again(kit, text) -> None:

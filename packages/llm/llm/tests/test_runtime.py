@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import AsyncIterator, Callable
 
 import msgspec
@@ -356,7 +355,7 @@ async def test_a_listener_can_send_a_request_to_another_route(
         if options.config.provider != "a":
             return await following()  # type: ignore[misc]
         config = msgspec.structs.replace(options.config, provider="b")
-        return llm.stream(dataclasses.replace(options, config=config))
+        return llm.stream(msgspec.structs.replace(options, config=config))
 
     root.on(LLM_STREAM, reroute)
     assert (await answer(llm.stream(request())))[0] == TextDelta(0, "from b")
@@ -364,7 +363,7 @@ async def test_a_listener_can_send_a_request_to_another_route(
 
 async def test_a_request_cannot_be_changed_in_place(llm: LlmRuntime) -> None:
     options = request()
-    with pytest.raises(dataclasses.FrozenInstanceError):
+    with pytest.raises(AttributeError):
         options.system = "other"  # type: ignore[misc]
     with pytest.raises(AttributeError):
         options.config.model = "other"  # type: ignore[misc]
@@ -429,7 +428,7 @@ async def test_replay_state_reaches_only_the_adapter_it_came_from(llm: LlmRuntim
     source = ModelSource("a", "m", {"signature": "s"})
     message = create_assistant_message([TextBlock("x")], source=source)
     for provider in ("a2", "b"):
-        await answer(llm.stream(dataclasses.replace(request(provider), messages=(message,))))
+        await answer(llm.stream(msgspec.structs.replace(request(provider), messages=(message,))))
     assert mine.requests[0].messages == (message,)
     (stripped,) = other.requests[0].messages
     assert stripped.source == ModelSource("a", "m")
@@ -446,7 +445,7 @@ async def test_adapter_that_reads_no_replay_state_gets_the_conversation_as_it_is
     llm.register_adapter(["a"], adapter)
     source = ModelSource("b", "m", {"signature": "s"})
     messages = (create_assistant_message([TextBlock("x")], source=source),)
-    await answer(llm.stream(dataclasses.replace(request("a"), messages=messages)))
+    await answer(llm.stream(msgspec.structs.replace(request("a"), messages=messages)))
     assert adapter.requests[0].messages is messages
 
 

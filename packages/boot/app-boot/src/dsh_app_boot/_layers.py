@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 from dsh_cordis_include import Patch, apply_patches, read_patch_file
 
 from ._errors import BootError
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from dsh_cordis_loader import EntryPoints, Row
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Composition:
+class Composition(msgspec.Struct, frozen=True, kw_only=True):
     """The rows that boot, and what was skipped on the way."""
 
     rows: tuple[Row, ...]

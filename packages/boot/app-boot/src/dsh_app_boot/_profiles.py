@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
+
+import msgspec
 
 from ._errors import BootError
 from ._packages import package_directory
@@ -27,8 +28,7 @@ _NAME: Final = re.compile(r"[^\s./\\\-\x00-\x1f][^\s/\\\x00-\x1f]*\Z")
 _TEMPLATE_NAME: Final = re.compile(r'^name = "dsh-profile-.*-user"$', re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """One profile, as its files say it."""
 
     name: str

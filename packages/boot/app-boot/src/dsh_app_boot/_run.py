@@ -6,10 +6,10 @@ import asyncio
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 from dsh_cmdline import APP_EXIT, CMDLINE, CommandLine
 from dsh_cordis import Context
 
@@ -27,8 +27,7 @@ FATAL_GRACE_S: Final = 2.0
 """How long plugins may take to unload after a failure that nobody handled."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Application:
+class Application(msgspec.Struct, frozen=True, kw_only=True):
     """What one process runs."""
 
     rows: Sequence[Row]
@@ -119,8 +118,10 @@ def _fail_loud(
             return
         if shutdown.code is not None:
             return
-        # First: out of memory, saying why may fail as well.
-        shutdown.request(1, grace_s=FATAL_GRACE_S)
+        # First: out of memory, saying why may fail as well. A loop that is closed has nothing left
+        # to end, and an interpreter that is on its way out starts no thread.
+        if not loop.is_closed():
+            shutdown.request(1, grace_s=FATAL_GRACE_S)
         stack = "".join(traceback.format_exception(error)).rstrip()
         sys.stderr.write(f"{program}: fatal load failure: {stack}\n")
         sys.stderr.flush()

@@ -6,7 +6,6 @@ import itertools
 import types
 import typing
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar, Union, cast
 
 import msgspec
@@ -52,8 +51,7 @@ def validate_config(kind: type[T], raw: object, *, where: str) -> T:
         raise ConfigError(walk.describe(error)) from None
 
 
-@dataclass(frozen=True, slots=True)
-class _Field:
+class _Field(msgspec.Struct, frozen=True):
     wire: str
     """The key that the validator wants."""
     name: str

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from ._kernel import Completion, combined, outcome
+import msgspec
+
+from ._kernel import Completion, combined, failure_of, outcome
 from ._keys import Disposer
 from ._report import log_failure
 
@@ -27,8 +28,7 @@ EffectResult: TypeAlias = (
 """What a plugin body or an effect may return: nothing, a disposer, or (async) several of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class EffectInfo:
+class EffectInfo(msgspec.Struct, frozen=True):
     """One node of a fiber's tree of live effects."""
 
     label: str
@@ -151,9 +151,9 @@ class Effect:
         """Run a setup in the calling task and return its failure; the owner undoes the rest."""
         try:
             pending = self._collect(execute())
-        except Exception as error:  # noqa: BLE001 - containment: a body that fails fails its fiber
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - containment: a body that fails fails its fiber
             self._phase = _Phase.LIVE
-            return error
+            return failure_of(error)
         failure = None if pending is None else await outcome(self._drive(pending))
         self._phase = _Phase.LIVE
         return failure

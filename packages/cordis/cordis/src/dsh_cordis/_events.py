@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 _MAX_TARGETS: Final = 256
 """How many targets one event remembers the admitted listeners of."""
 
+_STOPS: Final = (asyncio.CancelledError, SystemExit)
+"""What a plain function can only bring up itself: nobody cancels or exits in the middle of one."""
+
 _MODES: Final[dict[type[AnyEventKey], str]] = {
     Emit: "emit",
     Parallel: "emit",
@@ -159,7 +162,13 @@ def emit(event: AnyEventKey, listeners: tuple[Listener, ...], args: tuple[Any, .
         emit_contained(event, listeners, args)
         return
     for listener in listeners:
-        result = listener.call(*args)
+        try:
+            result = listener.call(*args)
+        except _STOPS as error:
+            # Let through, it would end the emitter's task, or the process, without a word.
+            raise CordisError(
+                f"a listener of {event.name!r} raised {error!r}", code="LISTENER_STOPPED"
+            ) from error
         if result is not None and inspect.isawaitable(result):
             _own(event, listener, result)
 
@@ -171,7 +180,7 @@ def emit_contained(
     for listener in listeners:
         try:
             result = listener.call(*args)
-        except Exception as error:  # noqa: BLE001 - containment: observers of this event are independent
+        except (Exception, *_STOPS) as error:  # noqa: BLE001 - containment: observers of this event are independent
             _log_listener(event, listener, error)
             continue
         if result is not None and inspect.isawaitable(result):

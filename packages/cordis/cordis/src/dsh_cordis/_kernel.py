@@ -7,6 +7,7 @@ import contextvars
 from collections.abc import Awaitable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ._errors import CordisError
 from ._events import EventTable
 from ._report import log_failure
 from ._services import ServiceTable
@@ -101,9 +102,21 @@ async def outcome(work: Awaitable[object]) -> BaseException | None:
         if cancelled_from_outside():
             raise
         return error
-    except Exception as error:  # noqa: BLE001 - containment: the caller decides what a failure means
-        return error
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - containment: the caller decides what a failure means
+        return failure_of(error)
     return None
+
+
+def failure_of(error: BaseException) -> BaseException:
+    """What is kept of `error`: an exit is a failure of the plugin, not the end of the process.
+
+    Raised again later, it would end the process from inside whoever waits.
+    """
+    if not isinstance(error, SystemExit):
+        return error
+    failure = CordisError(f"it tried to exit the process ({error})", code="PLUGIN_EXIT")
+    failure.__cause__ = error
+    return failure
 
 
 def cancelled_from_outside() -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from ._fiber import Fiber
 from ._internal import Internal
@@ -32,7 +33,7 @@ def mount(
     record = normalise(plugin)
     asyncio.get_running_loop()
     if name is not None:
-        record = dataclasses.replace(record, name=name)
+        record = msgspec.structs.replace(record, name=name)
     parent = ctx.fiber
     mounted = parent.register("ctx.plugin()")
     fiber = Fiber(parent.kernel, parent, plugin=record, config=config, interpolate=interpolate)

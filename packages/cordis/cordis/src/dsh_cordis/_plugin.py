@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from ._errors import CordisError
 from ._internal import Internal
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from ._fiber import Fiber
 
 
-@dataclass(frozen=True, slots=True)
-class PluginRecord:
+class PluginRecord(msgspec.Struct, frozen=True):
     """A plugin: what it is called, needs, takes and does."""
 
     plugin: object

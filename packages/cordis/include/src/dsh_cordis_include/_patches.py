@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias, cast
 
@@ -27,8 +26,7 @@ Warn: TypeAlias = Callable[[str, str], None]
 _META: Final = ("id", "name", "insert")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Patch:
+class Patch(msgspec.Struct, frozen=True, kw_only=True):
     """One patch, its rows and fields already checked."""
 
     layer: str
@@ -41,7 +39,7 @@ class Patch:
     name: str | None = None
     """Guard: the patch applies only to a row of this name."""
     insert: tuple[Row, ...] | None = None
-    fields: Mapping[str, object] = field(default_factory=dict[str, object])
+    fields: Mapping[str, object] = msgspec.field(default_factory=dict[str, object])
     """Fields to replace whole; a field set to null in the file resets it."""
 
 

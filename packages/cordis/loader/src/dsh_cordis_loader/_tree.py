@@ -182,7 +182,7 @@ class Transaction:
     def _import(self, entry: Entry, row: Row) -> object:
         try:
             return self._resolve(row.name)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise _failed("import", entry, row, error) from error
 
     # -- executing ------------------------------------------------------------------------------

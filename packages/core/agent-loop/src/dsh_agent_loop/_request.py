@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -47,16 +46,14 @@ if TYPE_CHECKING:
     from ._turn import Turn
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """A committed assistant message; `capped` if the output limit cut it."""
 
     message: Message
     capped: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Route:
+class _Route(msgspec.Struct, frozen=True):
     """Where one attempt goes. `prepared` is None if a stream listener must know the provider."""
 
     config: LlmCallConfig

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 from dsh_llm import Message, PluginSource, create_user_message
 from dsh_session import USER_MESSAGE, Replace
 from dsh_system_prompt import join_context_sections
@@ -20,8 +20,7 @@ _NOTHING_APPLIES: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Shown:
+class _Shown(msgspec.Struct, frozen=True):
     """The last snapshot that the model sees; `sections` is None if the record is malformed."""
 
     seq: int

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -62,16 +61,14 @@ class CallScheduler:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
+class _Call(msgspec.Struct, frozen=True):
     """A call and its one request, which remembers how its arguments were converted."""
 
     block: ToolCallBlock
     request: ToolCallRequest
 
 
-@dataclass(slots=True)
-class _Slot:
+class _Slot(msgspec.Struct):
     """A started call whose result waits for those before it."""
 
     call_seq: int

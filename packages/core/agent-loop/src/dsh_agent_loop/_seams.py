@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     from dsh_agent import AgentRegistry
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
     from dsh_tools import ToolRegistry
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seams:
+class Seams(msgspec.Struct, frozen=True, kw_only=True):
     """The loop's context and services. They live at least as long as any driver does."""
 
     host: Context

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+import msgspec
 from dsh_agent import AGENTS, Agent, AgentOptions, CreateAgent, ResumeAgent
 from dsh_cordis import AbortController, Disposer, Emit, Service, ServiceKey
 from dsh_llm import LLM, SessionId
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("dsh.agent_loop")
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigStartFailed:
+class ConfigStartFailed(msgspec.Struct, frozen=True):
     """A configured agent could not be started on its stored session."""
 
     session_id: SessionId

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+import msgspec
 from dsh_agent import AGENT_PRE_STEP, AgentError, Enter, PreStep, Reject, assemble_context_for
 from dsh_llm import ToolCallBlock
 from dsh_session import STEP_END, STEP_START, USER_MESSAGE, StepMark
@@ -34,8 +34,7 @@ class StepResult(Enum):
     """Calls were answered, so the model has to be asked again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
+class Proposal(msgspec.Struct, frozen=True):
     """All that a step's requests are made of, fixed before it opens."""
 
     messages: tuple[Message, ...]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
+import msgspec
 from dsh_llm import BlockAssembler
 from dsh_session import ASSISTANT_CHUNK, AssistantChunk
 
@@ -22,8 +22,7 @@ _BREATH: Final = 64
 """Chunks between two visits to the event loop, for streams that never wait by themselves."""
 
 
-@dataclass(frozen=True, slots=True)
-class Streamed:
+class Streamed(msgspec.Struct, frozen=True):
     """What came, and the log positions of its chunks."""
 
     assembler: BlockAssembler

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
 from dsh_agent import AGENT_ERROR, AGENT_TURN_STOPPING, AgentFailed, TurnStopping
 from dsh_cordis import AbortController
 from dsh_session import (
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("dsh.agent_loop")
 
 
-@dataclass(slots=True)
-class Turn:
+class Turn(msgspec.Struct):
     """A turn whose start is logged. One signal spans all of it."""
 
     number: int
@@ -43,7 +42,7 @@ class Turn:
     """What its first step was given."""
     step: int = 0
     """The latest step; 0 before any."""
-    failure: Exception | None = field(default=None)
+    failure: Exception | None = None
     """What kept it from taking its input."""
 
     @property
@@ -52,8 +51,7 @@ class Turn:
         return self.controller.signal
 
 
-@dataclass(frozen=True, slots=True)
-class _Ending:
+class _Ending(msgspec.Struct, frozen=True):
     reason: TurnEndReason
     goes_on: bool
     """Whether pending input may open the next turn at once."""

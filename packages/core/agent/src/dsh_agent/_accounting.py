@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from dsh_session import STEP_START, TURN_END, TURN_START, SessionEvent, TurnCompleted, TurnEnd
 from msgspec import UNSET
 
 from ._inbox import INBOX_SPLICED, InboxSpliced
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumedWork:
+class ConsumedWork(msgspec.Struct, frozen=True):
     """The last turn that did something with its input, and whether later input was dropped."""
 
     end: SessionEvent[TurnEnd] | None = None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+import msgspec
 from dsh_scope import scope_chain_of, scope_of
 from dsh_system_prompt import AssembleContext
 
@@ -21,8 +21,7 @@ InboxTarget: TypeAlias = Literal["next-turn", "next-step"]
 """Which list of the inbox a message waits in."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentOptions:
+class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What an agent starts with. Absent parts are for a model selection to fill."""
 
     provider: str | None = None

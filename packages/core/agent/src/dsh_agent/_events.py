@@ -5,9 +5,9 @@ All are heard by listeners of the agent's own scope, of the scopes above it, and
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
+import msgspec
 from dsh_cordis import Emit, Serial, Waterfall
 from dsh_llm import LlmCallConfig
 from dsh_scope import scope_target
@@ -21,46 +21,40 @@ if TYPE_CHECKING:
 SessionStartSource: TypeAlias = Literal["startup", "resume"]
 
 
-@dataclass(frozen=True, slots=True)
-class AgentCreated:
+class AgentCreated(msgspec.Struct, frozen=True):
     """The agent is listed. A listener that raises vetoes it."""
 
     agent: Agent
 
 
-@dataclass(frozen=True, slots=True)
-class AgentDisposed:
+class AgentDisposed(msgspec.Struct, frozen=True):
     """The agent is no longer listed; exactly one for each creation that was announced."""
 
     agent: Agent
 
 
-@dataclass(frozen=True, slots=True)
-class AgentStatusChanged:
+class AgentStatusChanged(msgspec.Struct, frozen=True):
     """The driver woke or rests."""
 
     agent: Agent
     status: AgentStatus
 
 
-@dataclass(frozen=True, slots=True)
-class AgentSessionStart:
+class AgentSessionStart(msgspec.Struct, frozen=True):
     """The agent is complete and can be sent to; `startup` for fresh and seeded sessions."""
 
     agent: Agent
     source: SessionStartSource
 
 
-@dataclass(frozen=True, slots=True)
-class InboxMessage:
+class InboxMessage(msgspec.Struct, frozen=True):
     """A message entered the inbox, or left it without being run."""
 
     agent: Agent
     message: Message
 
 
-@dataclass(frozen=True, slots=True)
-class InboxClaimed:
+class InboxClaimed(msgspec.Struct, frozen=True):
     """A message left the inbox for a step of turn `turn`."""
 
     agent: Agent
@@ -68,8 +62,7 @@ class InboxClaimed:
     turn: int
 
 
-@dataclass(frozen=True, slots=True)
-class PreStep:
+class PreStep(msgspec.Struct, frozen=True):
     """A step is proposed; `messages` were claimed for it.
 
     `next()` enters them, and after them the runtime context if it changed.
@@ -82,23 +75,20 @@ class PreStep:
     signal: AbortSignal
 
 
-@dataclass(frozen=True, slots=True)
-class Enter:
+class Enter(msgspec.Struct, frozen=True):
     """Open the step with exactly these messages. None on a first step closes the turn."""
 
     messages: tuple[Message, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Reject:
+class Reject(msgspec.Struct, frozen=True):
     """Do not open the step; the turn ends as blocked and the claimed messages are gone."""
 
 
 PreStepDecision: TypeAlias = Enter | Reject
 
 
-@dataclass(frozen=True, slots=True)
-class RequestStep:
+class RequestStep(msgspec.Struct, frozen=True):
     """A request is about to be made; runs again for each attempt."""
 
     agent: Agent
@@ -107,8 +97,7 @@ class RequestStep:
     signal: AbortSignal
 
 
-@dataclass(frozen=True, slots=True)
-class RequestFailed:
+class RequestFailed(msgspec.Struct, frozen=True):
     """A stream finished with a failure."""
 
     agent: Agent
@@ -121,13 +110,11 @@ class RequestFailed:
     signal: AbortSignal
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(msgspec.Struct, frozen=True):
     """Make the request again, in the same step."""
 
 
-@dataclass(frozen=True, slots=True)
-class TurnStopping:
+class TurnStopping(msgspec.Struct, frozen=True):
     """The turn would end now; whoever wants it to go on steers or injects a message."""
 
     agent: Agent
@@ -135,8 +122,7 @@ class TurnStopping:
     signal: AbortSignal
 
 
-@dataclass(frozen=True, slots=True)
-class AgentFailed:
+class AgentFailed(msgspec.Struct, frozen=True):
     """A turn failed with `error`; aborts are no failures."""
 
     agent: Agent

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import msgspec
 
 from ._agent import Agent, AgentOptions
 
@@ -24,12 +25,11 @@ Setup: TypeAlias = "Callable[[Context], Commit | Awaitable[Commit | None] | None
 """Composes an agent through its own context before it is published; it must not send to it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreateAgent:
+class CreateAgent(msgspec.Struct, frozen=True, kw_only=True):
     """A new agent on a fresh or seeded session."""
 
     session_id: SessionId
-    agent_options: AgentOptions = field(default_factory=AgentOptions)
+    agent_options: AgentOptions = msgspec.field(default_factory=AgentOptions)
     meta: SessionMeta | None = None
     seed: Sequence[SessionEvent[Any]] | None = None
     """Events that the session starts with."""
@@ -38,18 +38,16 @@ class CreateAgent:
     setup: Setup | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResumeAgent:
+class ResumeAgent(msgspec.Struct, frozen=True, kw_only=True):
     """An agent on a stored session."""
 
     session_id: SessionId
-    agent_options: AgentOptions = field(default_factory=AgentOptions)
+    agent_options: AgentOptions = msgspec.field(default_factory=AgentOptions)
     signal: AbortSignal | None = None
     setup: Setup | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AgentHandle:
+class AgentHandle(msgspec.Struct, frozen=True):
     """An agent and the right to end it; the registry never gives out the disposer."""
 
     agent: Agent

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
     from ._events import RequestStep
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelSelection:
+class ModelSelection(msgspec.Struct, frozen=True, kw_only=True):
     """A model and how hard it should think."""
 
     provider: str
@@ -31,8 +29,7 @@ class ModelSelection:
     """None leaves it to the adapter."""
 
 
-@dataclass(slots=True)
-class SelectionState:
+class SelectionState(msgspec.Struct):
     """What an agent's requests use: assign `current` at any time, the next step takes it up."""
 
     current: ModelSelection | None = None
@@ -54,7 +51,7 @@ def install_model_selection(ctx: Context, state: SelectionState) -> Disposer:
         if chosen is None:
             return assembly
         named = {"provider": chosen.provider, "model": chosen.model}
-        return replace(assembly, variables={**assembly.variables, **named})
+        return msgspec.structs.replace(assembly, variables={**assembly.variables, **named})
 
     async def on_request(_step: RequestStep, next_: Next[LlmCallConfig]) -> LlmCallConfig:
         config = await next_()

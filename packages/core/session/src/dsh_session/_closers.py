@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
 from dsh_llm import Message, MessageId, TextBlock, ToolCallBlock, ToolResultBlock, ToolSource
 
 from ._envelope import SessionEvent, SessionEventType, SurfaceOp
@@ -37,18 +37,16 @@ _OUTCOME_UNKNOWN_TEXT: Final = (
 )
 
 
-@dataclass(slots=True)
-class _Call:
+class _Call(msgspec.Struct):
     turn: int
     step: int
     started_seq: int | None = None
 
 
-@dataclass(slots=True)
-class _OpenTurn:
+class _OpenTurn(msgspec.Struct):
     turn: int
     step: int | None = None
-    pending: dict[str, _Call] = field(default_factory=dict)
+    pending: dict[str, _Call] = msgspec.field(default_factory=dict)
 
     def see(self, event: AnyEvent) -> None:
         """Take in the next event of the turn."""

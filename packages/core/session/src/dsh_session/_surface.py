@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 import msgspec
@@ -19,8 +18,7 @@ SURFACE_TYPES: Final = frozenset({ASSISTANT_MESSAGE.name, TOOL_RESULT.name, USER
 """The types whose events are nodes of the surface."""
 
 
-@dataclass(frozen=True, slots=True)
-class Replacement:
+class Replacement(msgspec.Struct, frozen=True):
     """A replacing event and the nodes that it hides."""
 
     seq: int
@@ -29,8 +27,7 @@ class Replacement:
     shadowed_seqs: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SurfaceFold:
+class SurfaceFold(msgspec.Struct, frozen=True):
     """The surface after a whole log."""
 
     nodes: tuple[int, ...]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
 from typing import Annotated, Final, TypeVar
 
 import msgspec
@@ -55,8 +54,7 @@ class SystemPromptConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=Tr
     ] = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(msgspec.Struct, frozen=True):
     name: str
     order: float
     text: Text
@@ -162,9 +160,9 @@ class SystemPrompt(Service):
         if context.signal is not None:
             context.signal.throw_if_aborted()
         if complete is not None:
-            assembly = replace(assembly, sections=(complete,))
+            assembly = msgspec.structs.replace(assembly, sections=(complete,))
         if assembly.contexts and _suppressed(layers):
-            assembly = replace(assembly, contexts=())
+            assembly = msgspec.structs.replace(assembly, contexts=())
         return assembly
 
     def _assembled(

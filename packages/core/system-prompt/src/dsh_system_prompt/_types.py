@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+import msgspec
 from dsh_cordis import Emit, ServiceKey, Waterfall
 from dsh_llm import PromptSection, ToolSchema
 from dsh_scope import scope_target
@@ -29,8 +29,7 @@ class AgentRef(Protocol):
     def ctx(self) -> Context: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AssembleContext:
+class AssembleContext(msgspec.Struct, frozen=True, kw_only=True):
     """For whom a prompt is assembled."""
 
     scope: object | None = None
@@ -44,8 +43,7 @@ Text: TypeAlias = str | Callable[[AssembleContext], str]
 """Prompt text with `{{variable}}` groups, or a function that makes it for one assembly."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolContribution:
+class ToolContribution(msgspec.Struct, frozen=True):
     """What one provider adds to the tools of a request."""
 
     schemas: tuple[ToolSchema, ...]
@@ -61,9 +59,8 @@ VariableProvider: TypeAlias = Callable[[AssembleContext], str | None]
 """The value of a variable, or None when this assembly has none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assembly:
-    """A prompt in parts, its variables not yet put in. Change it with `dataclasses.replace`."""
+class Assembly(msgspec.Struct, frozen=True, kw_only=True):
+    """A prompt in parts, its variables not yet put in. Change it with `msgspec.structs.replace`."""
 
     sections: tuple[PromptSection, ...] = ()
     """The system prompt, in order."""
@@ -74,16 +71,14 @@ class Assembly:
     """Registered names; None stands for a variable without a value."""
 
 
-@dataclass(frozen=True, slots=True)
-class AssemblePayload:
+class AssemblePayload(msgspec.Struct, frozen=True):
     """An assembly on its way through the listeners; `await next()` gives what they made of it."""
 
     assembly: Assembly
     context: AssembleContext
 
 
-@dataclass(frozen=True, slots=True)
-class SystemPromptChanged:
+class SystemPromptChanged(msgspec.Struct, frozen=True):
     """A registration came or went; assemble again to see what it means."""
 
     scope: object | None

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import enum
 import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from dsh_cordis import AbortSignal, CordisError, FusedSignal
 from dsh_lossless_json import LosslessJsonError, freeze, repaired
-from msgspec import UNSET
+from msgspec import UNSET, structs
 
 from ._definition import as_blocks
 from ._errors import ToolError, ToolOutputError
@@ -168,7 +167,7 @@ class ToolRun:
             execution._signal = self._caller  # noqa: SLF001 - post policy sees the caller's
         if execution._deferred:  # noqa: SLF001 - as above
             contexts = (*execution._deferred, *outcome.additional_contexts)  # noqa: SLF001 - as above
-            outcome = replace(outcome, additional_contexts=contexts)
+            outcome = structs.replace(outcome, additional_contexts=contexts)
         self._settle(self._unless_aborted(outcome), final=raised)
 
     async def finalize(self) -> ToolOutcome:
@@ -259,7 +258,7 @@ class ToolRun:
             raise ToolError(f"a tools/execute listener gave a {kind}, not an outcome")
         if self._definition is None:
             return outcome
-        return replace(outcome, value=self._definition.output.read(outcome.value))
+        return structs.replace(outcome, value=self._definition.output.read(outcome.value))
 
     def _unless_aborted(self, outcome: ToolOutcome) -> ToolOutcome:
         if outcome.is_error or not self._caller.aborted:
@@ -280,22 +279,22 @@ class ToolRun:
         except Exception as error:  # noqa: BLE001 - containment: a policy that raises fails the call
             _report(error, "post policy failed for %r", self.execution)
             contexts = outcome.additional_contexts
-            return replace(failure_of(error), additional_contexts=contexts)
+            return structs.replace(failure_of(error), additional_contexts=contexts)
         return self._unless_aborted(outcome)
 
     def _decided(self, outcome: ToolOutcome, decision: PostDecision) -> ToolOutcome:
         if isinstance(decision, Block):
             contexts = tuple(decision.additional_contexts)
-            return replace(failure(decision.feedback), additional_contexts=contexts)
+            return structs.replace(failure(decision.feedback), additional_contexts=contexts)
         if not isinstance(decision, Accept):  # pyright: ignore[reportUnnecessaryIsInstance] - a listener's word
             kind = type(decision).__name__
             raise ToolError(f"a tools/post-execute listener gave a {kind}, not a decision")
         if decision.value is not UNSET:
             outcome = self._revalued(outcome, decision)
         elif decision.content is not UNSET:
-            outcome = replace(outcome, content=tuple(decision.content))
+            outcome = structs.replace(outcome, content=tuple(decision.content))
         contexts = (*outcome.additional_contexts, *decision.additional_contexts)
-        return replace(outcome, additional_contexts=contexts)
+        return structs.replace(outcome, additional_contexts=contexts)
 
     def _revalued(self, outcome: ToolOutcome, decision: Accept) -> ToolOutcome:
         if decision.content is not UNSET:
@@ -306,7 +305,7 @@ class ToolRun:
             made = self._success(self._definition, decision.value)
         except Exception as error:
             raise _as_output_error(error) from error
-        return replace(outcome, value=made.value, content=made.content, meta=made.meta)
+        return structs.replace(outcome, value=made.value, content=made.content, meta=made.meta)
 
     def _finished(self, outcome: ToolOutcome) -> ToolOutcome:
         try:
@@ -320,7 +319,7 @@ class ToolRun:
         try:
             content = finalizer(self.execution, outcome)
             if content is not None:
-                outcome = replace(outcome, content=repaired_blocks(as_blocks(content)))
+                outcome = structs.replace(outcome, content=repaired_blocks(as_blocks(content)))
         except Exception as error:  # noqa: BLE001 - containment: the tool's last word is unusable
             _log.exception("the finalizer of tool %r raised", self.execution.name)
             outcome = failure_of(error)
@@ -361,4 +360,4 @@ def _materialized(outcome: ToolOutcome) -> ToolOutcome:
             meta = freeze(meta, what="presentation meta")
         except LosslessJsonError:
             meta = freeze(repaired(meta), what="presentation meta")
-    return replace(outcome, content=content, additional_contexts=contexts, meta=meta)
+    return structs.replace(outcome, content=content, additional_contexts=contexts, meta=meta)

@@ -6,7 +6,6 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
 import msgspec
@@ -15,8 +14,7 @@ from ._errors import ToolError
 from ._execution import ToolExecution
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(msgspec.Struct, frozen=True):
     """A typed asynchronous function, as a tool sees it."""
 
     params: type[msgspec.Struct]

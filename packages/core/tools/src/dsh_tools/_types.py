@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
+import msgspec
 from dsh_cordis import Emit, ServiceKey, Waterfall
 from dsh_scope import scope_target
 from dsh_system_prompt import AgentRef
@@ -50,8 +51,7 @@ class ToolCallRequest:
 ExecutionMode: TypeAlias = Literal["parallel", "exclusive"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolFailureInfo:
+class ToolFailureInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Why a call failed. `name` (error class) and `code` are both there or both None."""
 
     message: str
@@ -59,8 +59,7 @@ class ToolFailureInfo:
     code: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolSuccess:
+class ToolSuccess(msgspec.Struct, frozen=True, kw_only=True):
     """A call that did what it was asked."""
 
     is_error: ClassVar[Literal[False]] = False
@@ -76,8 +75,7 @@ class ToolSuccess:
     """Whether the turn ends with this batch of calls."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolFailure:
+class ToolFailure(msgspec.Struct, frozen=True, kw_only=True):
     """A call that failed, was refused or was stopped."""
 
     is_error: ClassVar[Literal[True]] = True
@@ -90,20 +88,17 @@ class ToolFailure:
 ToolOutcome: TypeAlias = ToolSuccess | ToolFailure
 
 
-@dataclass(frozen=True, slots=True)
-class Allow:
+class Allow(msgspec.Struct, frozen=True):
     """Let the call run."""
 
 
-@dataclass(frozen=True, slots=True)
-class Deny:
+class Deny(msgspec.Struct, frozen=True):
     """Refuse the call; the model reads `reason`."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(msgspec.Struct, frozen=True):
     """Let a person decide. Where nobody can be asked the call is refused."""
 
     reason: str | None = None
@@ -112,8 +107,7 @@ class Ask:
 PreDecision: TypeAlias = Allow | Deny | Ask
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Accept:
+class Accept(msgspec.Struct, frozen=True, kw_only=True):
     """Keep the outcome, with `content` or `value` (never both) in place of its own.
 
     A new value is validated and rendered again, and only a success can have one.
@@ -124,8 +118,7 @@ class Accept:
     additional_contexts: Sequence[Message] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class Block(msgspec.Struct, frozen=True, kw_only=True):
     """Turn the outcome into a failure that says `feedback`."""
 
     feedback: str
@@ -135,16 +128,14 @@ class Block:
 PostDecision: TypeAlias = Accept | Block
 
 
-@dataclass(frozen=True, slots=True)
-class ToolExecuted:
+class ToolExecuted(msgspec.Struct, frozen=True):
     """A call and what came of it."""
 
     execution: ToolExecution
     outcome: ToolOutcome
 
 
-@dataclass(frozen=True, slots=True)
-class ToolsChanged:
+class ToolsChanged(msgspec.Struct, frozen=True):
     """A tool came or went; read the registry again."""
 
     scope: object | None

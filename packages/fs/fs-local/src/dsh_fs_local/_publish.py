@@ -9,9 +9,9 @@ import secrets
 import stat
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 from dsh_fs import FsError
 
 from ._faults import fs_errors
@@ -76,8 +76,7 @@ def _exists(path: str) -> FsError:
     return FsError(f"{path!r} exists already and was not read", code="FS_NOT_OBSERVED")
 
 
-@dataclass(frozen=True, slots=True)
-class _Staged:
+class _Staged(msgspec.Struct, frozen=True):
     """A complete, synced file under a name of its own; the descriptor is open."""
 
     path: str

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 from dsh_fs import FsError, TextConvention, TextEdit
 
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
@@ -13,8 +13,7 @@ SNIFF_BYTES: Final = 8192
 """A NUL this near to the start makes a file binary."""
 
 
-@dataclass(frozen=True, slots=True)
-class TextFile:
+class TextFile(msgspec.Struct, frozen=True):
     """A decoded text file: `text` has its own line endings and no byte order mark."""
 
     text: str

@@ -5,23 +5,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 from dsh_cordis import Emit, Waterfall
 
 from ._records import Expected, FileTarget, FileVersion, ReplaceIfVersion
 
 
-@dataclass(frozen=True, slots=True)
-class FileIntent:
+class FileIntent(msgspec.Struct, frozen=True):
     """`owner` is about to change `target`."""
 
     target: FileTarget
     owner: object | None
 
 
-@dataclass(frozen=True, slots=True)
-class FileObserved:
+class FileObserved(msgspec.Struct, frozen=True):
     """`owner` saw `target`: at `version`, or absent if that is None."""
 
     target: FileTarget

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, NewType, TypeAlias
+
+import msgspec
 
 FileKey = NewType("FileKey", str)
 """Identity of a file: all names of one file share it. Opaque."""
@@ -15,8 +16,7 @@ FileType: TypeAlias = Literal["file", "directory", "symlink", "other"]
 Newlines: TypeAlias = Literal["none", "lf", "crlf", "mixed"]
 
 
-@dataclass(frozen=True, slots=True)
-class FileTarget:
+class FileTarget(msgspec.Struct, frozen=True):
     """A resolved path."""
 
     key: FileKey
@@ -24,8 +24,7 @@ class FileTarget:
     """What people and models see."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileStat:
+class FileStat(msgspec.Struct, frozen=True):
     """What a file is right now."""
 
     version: FileVersion
@@ -34,8 +33,7 @@ class FileStat:
     """Bytes; None where it has no meaning."""
 
 
-@dataclass(frozen=True, slots=True)
-class DirectoryEntry:
+class DirectoryEntry(msgspec.Struct, frozen=True):
     """A child of a directory."""
 
     name: str
@@ -43,21 +41,18 @@ class DirectoryEntry:
     target: FileTarget
 
 
-@dataclass(frozen=True, slots=True)
-class TextRead:
+class TextRead(msgspec.Struct, frozen=True):
     """A whole text file, without its byte order mark; line endings as they are."""
 
     text: str
     version: FileVersion
 
 
-@dataclass(frozen=True, slots=True)
-class CreateIfAbsent:
+class CreateIfAbsent(msgspec.Struct, frozen=True):
     """Write only if there is nothing at the path."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplaceIfVersion:
+class ReplaceIfVersion(msgspec.Struct, frozen=True):
     """Write only over exactly this version."""
 
     version: FileVersion
@@ -66,16 +61,14 @@ class ReplaceIfVersion:
 Expected: TypeAlias = CreateIfAbsent | ReplaceIfVersion
 
 
-@dataclass(frozen=True, slots=True)
-class TextConvention:
+class TextConvention(msgspec.Struct, frozen=True):
     """How a text file is written."""
 
     byte_order_mark: bool
     newlines: Newlines
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteResult:
+class WriteResult(msgspec.Struct, frozen=True, kw_only=True):
     """A file was created or replaced.
 
     `before` and `after` have LF line endings and no byte order mark, for showing a difference;
@@ -91,8 +84,7 @@ class WriteResult:
     convention_after: TextConvention
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextEdit:
+class TextEdit(msgspec.Struct, frozen=True, kw_only=True):
     """Replace literal text. Line endings of the file are matched by LF."""
 
     old: str
@@ -100,8 +92,7 @@ class TextEdit:
     replace_all: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class EditResult:
+class EditResult(msgspec.Struct, frozen=True):
     """A file was edited; `before` and `after` as in `WriteResult`, None when too large to show."""
 
     version: FileVersion

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import msgspec
 
 
@@ -14,8 +12,7 @@ class NumberedLine(msgspec.Struct, frozen=True):
     text: str
 
 
-@dataclass(slots=True, kw_only=True)
-class LineWindow:
+class LineWindow(msgspec.Struct, kw_only=True):
     """Selects `limit` lines from line `offset` on and counts all of them.
 
     Lines end with LF, one CR before it is dropped, and a last line break begins no further line.
@@ -28,7 +25,7 @@ class LineWindow:
     limit: int
     max_line_length: int
     max_bytes: int
-    lines: list[NumberedLine] = field(default_factory=list[NumberedLine])
+    lines: list[NumberedLine] = msgspec.field(default_factory=list[NumberedLine])
     total: int = 0
     capped: bool = False
     """Whether `max_bytes` ended the selection."""

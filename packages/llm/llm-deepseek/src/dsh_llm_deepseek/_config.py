@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Annotated, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
@@ -112,8 +111,7 @@ class DeepSeekConfig(
     ] = UNSET
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """A checked configuration, resolved once for the life of the plugin."""
 
     api_key_env: str

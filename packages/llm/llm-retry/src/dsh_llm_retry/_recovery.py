@@ -8,9 +8,9 @@ import random
 import uuid
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 from dsh_agent import Retry
 from dsh_cordis import AbortController, AbortSignal
 from dsh_llm import AlwaysRetry
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("dsh.llm_retry")
 
 
-@dataclass(frozen=True, slots=True)
-class _Attempt:
+class _Attempt(msgspec.Struct, frozen=True):
     """The next retry of a chain."""
 
     retry_id: RetryId

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, cast
@@ -40,7 +39,12 @@ class DeferredStream(AsyncIterator[StreamChunk]):
     async def _first(self) -> StreamChunk:
         if self._closed:
             raise StopAsyncIteration
-        self._inner = aiter(await self._open())
+        try:
+            opened = await self._open()
+        except StopAsyncIteration as error:
+            # Let through, it would pass for the end of an answer.
+            raise RuntimeError("a listener of 'llm/stream' raised StopAsyncIteration") from error
+        self._inner = aiter(opened)
         return await anext(self._inner)
 
     async def aclose(self) -> None:
@@ -119,7 +123,7 @@ async def single_chunk(chunk: StreamChunk) -> AsyncIterator[StreamChunk]:
 
 def replace_config(options: GenerateOptions, config: LlmCallConfig) -> GenerateOptions:
     """`options` with another configuration."""
-    return options if config is options.config else dataclasses.replace(options, config=config)
+    return options if config is options.config else msgspec.structs.replace(options, config=config)
 
 
 def without_foreign_replay(
@@ -139,7 +143,7 @@ def without_foreign_replay(
     if not foreign:
         return options
     stripped = tuple(_stripped(message, foreign.get(message.id)) for message in options.messages)
-    return dataclasses.replace(options, messages=stripped)
+    return msgspec.structs.replace(options, messages=stripped)
 
 
 def _stripped(message: Message, source: ModelSource | None) -> Message:

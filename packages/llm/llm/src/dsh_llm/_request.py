@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, NewType, TypeAlias
 
 import msgspec
@@ -44,8 +43,7 @@ class ToolSchema(msgspec.Struct, frozen=True, rename="camel"):
     parameters: FrozenDict
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GenerateOptions:
+class GenerateOptions(msgspec.Struct, frozen=True, kw_only=True):
     """One request to one model."""
 
     config: LlmCallConfig

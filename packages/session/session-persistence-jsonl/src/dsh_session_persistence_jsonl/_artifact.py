@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
+import msgspec
 from dsh_session import AnyEvent, SessionEventTypes, SessionHeader
 from dsh_session_persistence import (
     DecodedRecords,
@@ -26,8 +26,7 @@ _HEAD_BYTES: Final = 4096
 """Enough for nearly every header."""
 
 
-@dataclass(frozen=True, slots=True)
-class Torn:
+class Torn(msgspec.Struct, frozen=True):
     """An unfinished last write."""
 
     offset: int
@@ -36,8 +35,7 @@ class Torn:
     """Whole events in it, to be written again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Artifact:
+class Artifact(msgspec.Struct, frozen=True):
     """What is in a file."""
 
     log: StoredLog

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 from dsh_session_persistence import SessionPersistenceError
 
 _CLOEXEC = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
-@dataclass(slots=True)
-class LogFile:
+class LogFile(msgspec.Struct):
     """A log that this process is the writer of."""
 
     path: Path

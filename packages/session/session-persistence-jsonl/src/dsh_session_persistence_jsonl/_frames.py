@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 MAGIC: Final = b"\x28\xb5\x2f\xfd"
 
@@ -21,8 +22,7 @@ class FrameError(Exception):
         super().__init__(f"byte {offset}: {reason}")
 
 
-@dataclass(frozen=True, slots=True)
-class Frames:
+class Frames(msgspec.Struct, frozen=True):
     """The frames of a file."""
 
     spans: list[tuple[int, int]]

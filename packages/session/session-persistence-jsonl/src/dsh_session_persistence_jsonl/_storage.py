@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar, TypeVarTuple
 
@@ -59,8 +58,7 @@ class JsonlConfig(PersistenceOptions, frozen=True, rename="camel", kw_only=True)
     ] = "zstd"
 
 
-@dataclass(slots=True)
-class _Writer:
+class _Writer(msgspec.Struct):
     """What this process holds of a session that it writes."""
 
     file: LogFile

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
+import msgspec
 from dsh_session import AnyEvent, SessionHeader
 
 from ._errors import SessionPersistenceError
 
 
-@dataclass(frozen=True, slots=True)
-class StoredLocation:
+class StoredLocation(msgspec.Struct, frozen=True):
     """Where a session is, or would be, stored."""
 
     kind: str
@@ -20,8 +19,7 @@ class StoredLocation:
     """Absolute; need not exist."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredSession:
+class StoredSession(msgspec.Struct, frozen=True):
     """A stored session as it is read."""
 
     meta: SessionHeader
@@ -30,8 +28,7 @@ class StoredSession:
     """What is wrong after the last of `events`, with file and position; None for a sound log."""
 
 
-@dataclass(frozen=True, slots=True)
-class RawArtifact:
+class RawArtifact(msgspec.Struct, frozen=True):
     """A stored session as text, for people who want the file."""
 
     meta: SessionHeader
@@ -39,12 +36,11 @@ class RawArtifact:
     content: bytes
 
 
-@dataclass(slots=True)
-class StoredLog:
+class StoredLog(msgspec.Struct):
     """What a backend found of one session; the lists are the reader's to keep."""
 
     header: SessionHeader
-    events: list[AnyEvent] = field(default_factory=list)
+    events: list[AnyEvent] = msgspec.field(default_factory=list)
     torn: object | None = None
     """Where an unfinished last write begins, for `commit_repair`; None if there is none."""
     damage: str | None = None

@@ -6,7 +6,6 @@ import gc
 import logging
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
@@ -81,8 +80,7 @@ _TEXT_ROW: Final = msgspec.json.Decoder(_TextRow)
 _TOOL_ROW: Final = msgspec.json.Decoder(_ToolRow)
 
 
-@dataclass(frozen=True, slots=True)
-class Damage:
+class Damage(msgspec.Struct, frozen=True):
     """The first record that does not continue the log."""
 
     line: int
@@ -92,8 +90,7 @@ class Damage:
     reason: str
 
 
-@dataclass(slots=True)
-class DecodedRecords:
+class DecodedRecords(msgspec.Struct):
     """The events of a piece of a log, up to its first damage."""
 
     events: list[AnyEvent]

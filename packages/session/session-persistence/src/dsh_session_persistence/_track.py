@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 
+import msgspec
 from dsh_cordis import AbortSignal
 from dsh_session import Session, SessionHeader
 
@@ -14,22 +14,20 @@ from ._live import LiveLog
 from ._work import unless
 
 
-@dataclass(slots=True)
-class Reservation:
+class Reservation(msgspec.Struct):
     """A session that was prepared for resuming and is not published yet."""
 
     session: Session
     durable: int
     """How many of its events are stored."""
-    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    ended: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
 
 
-@dataclass(slots=True, eq=False)
-class Track:
+class Track(msgspec.Struct, eq=False):
     """The state of one session id. Its operations run one after another, in `chain`."""
 
     id: str
-    chain: asyncio.Lock = field(default_factory=asyncio.Lock)
+    chain: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
     users: int = 0
     """Operations that run or wait."""
     header: SessionHeader | None = None

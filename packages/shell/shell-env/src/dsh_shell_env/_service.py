@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Final, TypeAlias
 
@@ -40,8 +39,7 @@ class ShellEnvConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ] = ""
 
 
-@dataclass(frozen=True, slots=True)
-class VariableInfo:
+class VariableInfo(msgspec.Struct, frozen=True):
     """A variable that a plugin contributes."""
 
     name: str
@@ -49,8 +47,7 @@ class VariableInfo:
     """What the value is, for the model and for people."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Contribution:
+class _Contribution(msgspec.Struct, frozen=True):
     owner: str
     variables: tuple[VariableInfo, ...]
     resolve: Resolve

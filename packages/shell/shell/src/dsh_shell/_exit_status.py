@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 _MARKER: Final = re.compile(
     r"\n\[(?:killed by signal: (?P<signal>[^\]\n]+)|exit code: (?P<code>\d+))\]\Z"
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ExitStatus:
+class ExitStatus(msgspec.Struct, frozen=True):
     """A command's text without its last marker, and what the marker said."""
 
     body: str

@@ -13,8 +13,9 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 _MAX_ROUNDS: Final = 8
 _DENSE_RANGE: Final = 256
@@ -22,8 +23,7 @@ _DENSE_AGE_S: Final = 5.0
 """For how long numbers cannot have wrapped around."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Member:
+class _Member(msgspec.Struct, frozen=True):
     pid: int
     group: int
 

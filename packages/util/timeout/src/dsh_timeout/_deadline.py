@@ -6,13 +6,12 @@ import asyncio
 import math
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
+import msgspec
 from dsh_cordis import AbortController, AbortSignal
 
 
-@dataclass(frozen=True, slots=True)
-class TimeoutReason:
+class TimeoutReason(msgspec.Struct, frozen=True):
     """The reason of a signal that a timer aborted; `code` says whose timer it was."""
 
     code: str

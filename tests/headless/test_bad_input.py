@@ -77,6 +77,43 @@ def test_a_plugin_that_raises_shows_its_author_where(dsh, model):
     assert done.stderr.endswith("ValueError: broken on purpose\n")
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import sys\nsys.exit(3)\n",
+        "import sys\ndef apply(ctx, config):\n    sys.exit(3)\n",
+        "import asyncio\ndef apply(ctx, config):\n    raise asyncio.CancelledError\n",
+        "class Odd(BaseException): pass\ndef apply(ctx, config):\n    raise Odd\n",
+        "def apply(ctx, config):\n    raise KeyboardInterrupt\n",
+    ],
+)
+def test_a_plugin_that_stops_as_it_loads_ends_the_run_with_a_reason(dsh, model, source):
+    server = model([])
+    (dsh.workspace / "stops.py").write_text(source)
+    (dsh.workspace / "bad.yml").write_text("- insert: [{id: mine, name: ./stops.py}]\n")
+    done = dsh.run("--patch", "bad.yml", "headless", "x")
+    assert (done.code, done.stdout) == (130 if "Keyboard" in source else 1, "")
+    assert "stops.py" in done.stderr
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("key", ["SESSION_FLUSH", "SESSION_CREATED", "SESSION_EVENT"])
+def test_a_listener_that_brings_up_a_cancellation_is_never_a_silent_failure(dsh, model, key):
+    model([Reply.text("ok")])
+    (dsh.workspace / "stops.py").write_text(
+        "import asyncio, dsh_session\n"
+        "def plain(*args): raise asyncio.CancelledError\n"
+        "async def later(*args): raise asyncio.CancelledError\n"
+        "def apply(ctx, config):\n"
+        f"    ctx.on(dsh_session.{key}, {'later' if key == 'SESSION_FLUSH' else 'plain'})\n"
+    )
+    (dsh.workspace / "bad.yml").write_text("- insert: [{id: mine, name: ./stops.py}]\n")
+    done = dsh.run("--patch", "bad.yml", "headless", "x")
+    code = {"SESSION_FLUSH": "UNKNOWN", "SESSION_CREATED": "LISTENER_STOPPED"}.get(key)
+    assert done.code == (0 if code is None else 1)
+    assert ("stops.py" if code is None else f"dsh: {code}: ") in done.stderr
+
+
 def test_a_broken_profile_manifest_is_explained(dsh, profile):
     (profile / "pyproject.toml").write_text("[project\n")
     failed(dsh.run("headless", "x"), "pyproject.toml")

@@ -74,6 +74,24 @@ async def test_listeners_of_a_contained_event_are_independent(root: Context, cap
     assert "listener of test/quiet of 'root' failed" in caplog.text
 
 
+@pytest.mark.parametrize("stop", [asyncio.CancelledError(), SystemExit(3)])
+async def test_a_plain_listener_can_neither_cancel_nor_exit(root: Context, caplog, stop):
+    heard: list[str] = []
+
+    def stopping(_text: str) -> None:
+        raise stop
+
+    root.on(QUIET, stopping)
+    root.on(QUIET, heard.append)
+    root.on(EMIT, stopping)
+    root.emit(QUIET, "x")
+    assert heard == ["x"]
+    assert repr(stop) in caplog.text
+    with pytest.raises(CordisError, match="test/emit") as caught:
+        root.emit(EMIT, "x")
+    assert caught.value.code == "LISTENER_STOPPED"
+
+
 async def test_once_hears_one_dispatch_even_when_it_emits_again(root: Context):
     heard: list[str] = []
 

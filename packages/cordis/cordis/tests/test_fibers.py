@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 import weakref
 
 import msgspec
@@ -172,6 +173,31 @@ async def test_stray_cancelled_error_in_a_body_is_a_failure(root: Context):
 
 class Config(msgspec.Struct):
     size: int
+
+
+async def test_a_body_that_exits_fails_its_plugin_and_not_the_process(root: Context):
+    def plain(_ctx: Context, _config: object) -> None:
+        sys.exit(3)
+
+    async def later(_ctx: Context, _config: object) -> None:
+        await asyncio.sleep(0)
+        sys.exit(3)
+
+    for body in (plain, later):
+        fiber = root.plugin(body)
+        with pytest.raises(CordisError, match="exit the process") as caught:
+            await fiber
+        assert (caught.value.code, fiber.state) == ("PLUGIN_EXIT", FiberState.FAILED)
+
+
+async def test_a_plain_body_that_brings_up_a_cancellation_fails(root: Context):
+    def body(_ctx: Context, _config: object) -> None:
+        raise asyncio.CancelledError
+
+    fiber = root.plugin(body)
+    with pytest.raises(asyncio.CancelledError):
+        await fiber
+    assert fiber.state is FiberState.FAILED
 
 
 async def test_failed_recovers_after_a_good_update(root: Context):

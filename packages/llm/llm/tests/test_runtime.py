@@ -345,6 +345,19 @@ async def test_a_listener_can_wrap_the_stream(root: Context, llm: LlmRuntime) ->
     assert (await answer(llm.stream(request())))[0] == TextDelta(0, "HI")
 
 
+async def test_a_listener_that_raises_the_end_of_a_stream_is_no_empty_answer(
+    root: Context, llm: LlmRuntime
+) -> None:
+    llm.register_adapter(["a"], Scripted())
+
+    async def ending(_options: GenerateOptions, _following: Callable[[], object]) -> object:
+        raise StopAsyncIteration
+
+    root.on(LLM_STREAM, ending)
+    with pytest.raises(RuntimeError, match="llm/stream"):
+        await answer(llm.stream(request()))
+
+
 async def test_a_listener_can_send_a_request_to_another_route(
     root: Context, llm: LlmRuntime
 ) -> None:

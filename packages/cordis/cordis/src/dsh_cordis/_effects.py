@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from enum import Enum
@@ -14,8 +15,6 @@ from ._keys import Disposer
 from ._report import log_failure
 
 if TYPE_CHECKING:
-    import asyncio
-
     from ._fiber import Fiber
 
 EffectResult: TypeAlias = (
@@ -151,7 +150,7 @@ class Effect:
         """Run a setup in the calling task and return its failure; the owner undoes the rest."""
         try:
             pending = self._collect(execute())
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - containment: a body that fails fails its fiber
+        except (Exception, asyncio.CancelledError, SystemExit) as error:  # noqa: BLE001 - containment: a body that fails fails its fiber
             self._phase = _Phase.LIVE
             return failure_of(error)
         failure = None if pending is None else await outcome(self._drive(pending))

@@ -104,7 +104,8 @@ def bench(session: nox.Session) -> None:
     session.run_install(*build, external=True)
     # The program as pip installs it, compiled, and what the bare loop needs; no click, no rich.
     programs = ("dsh-profile-headless", "dsh-demo", "httpx")
-    session.install("--compile-bytecode", f"--find-links={wheels}", *programs)
+    # Refreshed, because a wheel of an earlier build with the same version is in the cache.
+    session.install("--compile-bytecode", "--refresh", f"--find-links={wheels}", *programs)
     session.run("python", "tests/bench/run.py", *session.posargs)
 
 

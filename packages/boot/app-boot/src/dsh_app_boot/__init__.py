@@ -17,7 +17,7 @@ from ._profiles import (
     open_profile,
 )
 from ._run import Application, run_application
-from ._shutdown import Shutdown
+from ._shutdown import Shutdown, flush_output, leave
 
 __all__ = (
     "RESERVED_NAMES",
@@ -33,6 +33,8 @@ __all__ = (
     "compose",
     "create_profile",
     "dump_rows",
+    "flush_output",
+    "leave",
     "open_profile",
     "run_application",
     "unlisted_bundles",

@@ -44,16 +44,24 @@ def run_application(
     *,
     handler: StderrHandler | None = None,
     prepare: Callable[[Context], None] | None = None,
+    booted: Callable[[], None] | None = None,
     program: str = "dsh",
 ) -> int:
     """Boot, stay until something ends the process, unload; the exit status.
+
+    `prepare` sees the root before any row; `booted` is called once every row stands.
 
     Must run in the main thread: it handles SIGINT and SIGTERM. After a signal it does not return
     but ends the process once every plugin is unloaded, or after five seconds.
     """
     shutdown = Shutdown()
     shutdown.install_signal_handlers()
-    code = asyncio.run(_run(application, shutdown, handler, prepare, program))
+    try:
+        code = asyncio.run(_run(application, shutdown, handler, prepare, booted, program))
+    except KeyboardInterrupt:
+        # Ctrl+C has a handler of its own here, so some plugin raised this one.
+        sys.stderr.write(f"{program}: stopped from inside: {traceback.format_exc()}")
+        raise
     if shutdown.forced:
         # Threads of plugins may not hold up somebody who pressed Ctrl+C.
         flush_output()
@@ -66,6 +74,7 @@ async def _run(
     shutdown: Shutdown,
     handler: StderrHandler | None,
     prepare: Callable[[Context], None] | None,
+    booted: Callable[[], None] | None,
     program: str,
 ) -> int:
     root = Context()
@@ -92,6 +101,8 @@ async def _run(
                 prepare=provide,
                 hint=application.hint,
             )
+        if booted is not None:
+            booted()
     except BootError as error:
         failed = True
         if shutdown.code is None:

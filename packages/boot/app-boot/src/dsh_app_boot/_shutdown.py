@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from dsh_cmdline import AppExit
 
@@ -112,7 +112,7 @@ class Shutdown:
         self._force(code)
 
 
-def leave(code: int) -> None:
+def leave(code: int) -> NoReturn:
     """End the process now, after the hooks for the exit of the host.
 
     `os._exit` alone would skip them, and with them the end of processes that plugins started. They
@@ -130,5 +130,6 @@ def leave(code: int) -> None:
 def flush_output() -> None:
     """Hand over what was printed; a reader that is gone is not a failure of ours."""
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
+        if stream is not None:  # pyright: ignore[reportUnnecessaryComparison] - None when started with it closed
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from ._main import main
+from ._main import main, program
 
-__all__ = ("main",)
+__all__ = ("main", "program")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
+from dsh_cli import program
 
-from dsh_cli import main
-
-sys.exit(main())
+program()

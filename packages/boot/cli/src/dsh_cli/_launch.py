@@ -1,0 +1,209 @@
+"""What `dsh` does. Every step imports what it needs, so that cheap answers stay cheap."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dsh_cordis import CordisError
+from dsh_cordis_loader import EntryPoints, scan_entry_points
+
+from ._grammar import Invocation, UsageError, parse
+
+if TYPE_CHECKING:
+    from dsh_app_boot import Application, Composition, Profile, StderrHandler
+
+PROGRAM = "dsh"
+
+
+def launch(arguments: list[str], booted: Callable[[], None]) -> int:
+    """Run `dsh` with these arguments; the exit status. `booted` is called once it stands."""
+    try:
+        return _dispatch(arguments, booted)
+    except UsageError as error:
+        return _fail(f"error: {error}\nTry `{PROGRAM} --help`.")
+    except CordisError as error:
+        return _fail(str(error))
+    except BrokenPipeError:
+        # The reader of a dump or a help has seen enough. Nothing may be flushed at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+
+
+def _fail(message: str) -> int:
+    prefix = "" if message.startswith(f"{PROGRAM}: ") else f"{PROGRAM}: "
+    sys.stderr.write(f"{prefix}{message}\n")
+    return 1
+
+
+def _dispatch(arguments: list[str], booted: Callable[[], None]) -> int:
+    from dsh_app_boot import RESERVED_NAMES
+
+    entry_points = scan_entry_points()
+    commands = entry_points["dsh.commands"]
+    invocation = parse(arguments, commands={*RESERVED_NAMES, *commands})
+    if invocation.version:
+        return _print(f"{PROGRAM} {_version()}\n")
+    if invocation.help or (invocation.command == "help" and "help" not in commands):
+        from ._help import help_text
+
+        return _print(help_text(entry_points))
+    if invocation.command is not None:
+        booted()
+        return _run_command(invocation.command, invocation.args, entry_points)
+    return _run_profile(invocation, entry_points, booted)
+
+
+def _print(text: str) -> int:
+    # Bytes: a YAML document is UTF-8 whatever the locale says.
+    sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
+    sys.stdout.flush()
+    return 0
+
+
+def _version() -> str:
+    from importlib.metadata import version  # off the boot path, where its cost does not matter
+
+    return version("dsh-cli")
+
+
+def _run_command(name: str, args: tuple[str, ...], entry_points: EntryPoints) -> int:
+    import importlib
+
+    from dsh_launch_environment import LaunchEnvironment
+
+    point = entry_points["dsh.commands"].get(name)
+    if point is None:
+        raise UsageError(f"the command {name!r} is not part of this installation")
+    module, _, attribute = point.value.partition(":")
+    command = getattr(importlib.import_module(module), attribute)
+    return command(list(args), LaunchEnvironment(os.environ))
+
+
+def _run_profile(
+    invocation: Invocation, entry_points: EntryPoints, booted: Callable[[], None]
+) -> int:
+    home, cwd = _home(), _cwd()
+    if invocation.dump or invocation.dump_default:
+        return _dump(invocation, home, cwd, entry_points)
+    from dsh_app_boot import run_application
+
+    with _stderr_log() as handler:
+        application = _application(invocation, home, cwd, entry_points)
+        return run_application(application, handler=handler, booted=booted, program=PROGRAM)
+
+
+def _application(
+    invocation: Invocation, home: Path, cwd: Path, entry_points: EntryPoints
+) -> Application:
+    from dsh_app_boot import Application, check_home_writable
+    from dsh_launch_environment import load_layered_environment
+
+    environment = load_layered_environment(PROGRAM, cwd, home, os.environ)
+    check_home_writable(home)
+    profile = _profile(invocation, home, entry_points, create=True)
+    composition = _compose(invocation, profile, home, cwd, entry_points)
+    _warn_skipped(composition)
+    return Application(
+        rows=composition.rows,
+        home=home,
+        environment=environment,
+        entry_points=entry_points,
+        args=invocation.args,
+        hint=_bundle_hint(profile, entry_points),
+    )
+
+
+def _dump(invocation: Invocation, home: Path, cwd: Path, entry_points: EntryPoints) -> int:
+    from dsh_app_boot import dump_rows
+
+    profile = _profile(invocation, home, entry_points, create=invocation.template is not None)
+    composition = _compose(invocation, profile, home, cwd, entry_points)
+    for layer, message in composition.skipped:
+        sys.stderr.write(f"{PROGRAM}: [{layer}] {message}\n")
+    return _print(dump_rows(composition.rows))
+
+
+def _profile(
+    invocation: Invocation, home: Path, entry_points: EntryPoints, *, create: bool
+) -> Profile:
+    from dsh_app_boot import create_profile, open_profile
+
+    assert invocation.profile is not None
+    if invocation.template is not None:
+        return create_profile(
+            invocation.profile, invocation.template, home=home, entry_points=entry_points
+        )
+    return open_profile(invocation.profile, home=home, entry_points=entry_points, create=create)
+
+
+def _compose(
+    invocation: Invocation, profile: Profile, home: Path, cwd: Path, entry_points: EntryPoints
+) -> Composition:
+    from dsh_app_boot import compose
+
+    return compose(
+        profile,
+        home=home,
+        entry_points=entry_points,
+        overlays=[cwd / file for file in invocation.patches],
+        user_layers=not invocation.dump_default,
+    )
+
+
+def _warn_skipped(composition: Composition) -> None:
+    import logging
+
+    log = logging.getLogger("dsh.cli")
+    for layer, message in composition.skipped:
+        log.warning("[%s] %s", layer, message)
+
+
+@contextmanager
+def _stderr_log() -> Generator[StderrHandler]:
+    import logging
+
+    from dsh_app_boot import StderrHandler
+
+    logger, handler = logging.getLogger("dsh"), StderrHandler(PROGRAM)
+    logger.addHandler(handler)
+    propagate, logger.propagate = logger.propagate, False
+    try:
+        yield handler
+    finally:
+        logger.propagate = propagate
+        logger.removeHandler(handler)
+
+
+def _bundle_hint(profile: Profile, entry_points: EntryPoints) -> str:
+    from dsh_app_boot import unlisted_bundles
+
+    unlisted = unlisted_bundles(profile, entry_points)
+    if not unlisted:
+        return ""
+    return (
+        f"\n  The profile {profile.name!r} starts the bundles {', '.join(profile.bundles)};"
+        f" installed but not listed in {profile.manifest}: {', '.join(unlisted)}."
+    )
+
+
+def _home() -> Path:
+    from dsh_home_paths import resolve_dsh_home
+
+    try:
+        return resolve_dsh_home()
+    except RuntimeError:
+        raise UsageError("no home directory is known here; set DSH_HOME to a directory") from None
+
+
+def _cwd() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise UsageError("the working directory was removed; change to another one") from None

@@ -56,3 +56,13 @@ def test_a_stdin_that_holds_no_task_is_explained(dsh, model, source):
     assert done.code == 1
     assert done.stderr.startswith("dsh: INVALID_TASK: ")
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("question", ["--help", "--version", "--dump-config"])
+@pytest.mark.parametrize("redirection", [">/dev/full", ">&-"])
+def test_an_answer_that_cannot_be_written_is_one_error(dsh, question, redirection):
+    shell(dsh, redirection)
+    arguments = ("headless", question) if question == "--dump-config" else (question,)
+    done = dsh.run(*arguments)
+    assert (done.code, done.stderr.count("\n")) == (1, 1)
+    assert done.stderr.startswith("dsh: standard output ")

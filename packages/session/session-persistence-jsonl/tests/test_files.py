@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import resource
@@ -20,6 +21,7 @@ from dsh_session_persistence import (
     SessionFormatUnsupportedError,
     SessionPersistenceCorruptionError,
     SessionPersistenceError,
+    storage_error,
 )
 from dsh_session_persistence_jsonl import JsonlSessionPersistence
 from dsh_session_persistence_jsonl._frames import compress, decompress, find_frames
@@ -407,3 +409,19 @@ async def test_snake_case_configuration_is_the_same(tmp_path: Path) -> None:
             await ctx.plugin(
                 JsonlSessionPersistence, {"root": str(tmp_path), "writeBatchMaxDelayMs": 0}
             )
+
+
+@pytest.mark.parametrize("reading", [True, False])
+def test_what_may_not_be_read_is_not_called_read_only(reading: bool) -> None:
+    error = storage_error("do it", PermissionError(errno.EACCES, "denied"), reading=reading)
+    assert error.code == ("STORAGE_FAILED" if reading else "STORAGE_READ_ONLY")
+    assert "denied" in str(error)
+
+
+async def test_a_root_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    async with Context() as ctx:
+        await ctx.plugin(SessionStore)
+        with pytest.raises(ConfigError, match="loop"):
+            await ctx.plugin(JsonlSessionPersistence, {"root": str(loop / "sessions")})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,8 +29,8 @@ def launch(arguments: list[str], booted: Callable[[], None]) -> int:
     except CordisError as error:
         return _fail(str(error))
     except BrokenPipeError:
-        # The reader of a dump or a help has seen enough. Nothing may be flushed at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of a dump or a help has seen enough.
+        _abandon_stdout()
         return 0
     except KeyboardInterrupt:
         return 130
@@ -38,8 +38,15 @@ def launch(arguments: list[str], booted: Callable[[], None]) -> int:
 
 def _fail(message: str) -> int:
     prefix = "" if message.startswith(f"{PROGRAM}: ") else f"{PROGRAM}: "
-    sys.stderr.write(f"{prefix}{message}\n")
+    # What cannot be said anywhere is still a status. None when started with it closed.
+    with suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(f"{prefix}{message}\n")
     return 1
+
+
+def _abandon_stdout() -> None:
+    # Nothing that is left in its buffer may be tried again at exit.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _dispatch(arguments: list[str], booted: Callable[[], None]) -> int:
@@ -61,9 +68,17 @@ def _dispatch(arguments: list[str], booted: Callable[[], None]) -> int:
 
 
 def _print(text: str) -> int:
-    # Bytes: a YAML document is UTF-8 whatever the locale says.
-    sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
-    sys.stdout.flush()
+    if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison] - None when started with it closed
+        return _fail("standard output is closed")
+    try:
+        # Bytes: a YAML document is UTF-8 whatever the locale says.
+        sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _abandon_stdout()
+        return _fail(f"standard output cannot be written: {error.strerror}")
     return 0
 
 

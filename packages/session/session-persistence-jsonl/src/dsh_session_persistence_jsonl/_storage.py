@@ -79,7 +79,7 @@ class JsonlBackend(SessionBackend):
     def __init__(self, config: JsonlConfig, types: SessionEventTypes) -> None:
         """Raises `ConfigError` if the root is there and is no readable directory."""
         self._root = Path(config.root).absolute()
-        if self._root.exists() and not (self._root.is_dir() and os.access(self._root, os.R_OK)):
+        if not _readable_or_absent(self._root):
             raise ConfigError(f"root {str(self._root)!r} is not a readable directory")
         self._zstd = config.compression == "zstd"
         self._file_name = ZSTD_NAME if self._zstd else RAW_NAME
@@ -146,7 +146,7 @@ class JsonlBackend(SessionBackend):
         return artifact_path(self._root, header, self._file_name)
 
     def _find(self, session_id: str) -> SessionHeader | None:
-        with _doing(f"look for session {session_id!r} in {self._root}"):
+        with _doing(f"look for session {session_id!r} in {self._root}", reading=True):
             path = find_artifact(self._root, session_id, self._file_name)
             if path is None:
                 return None
@@ -155,7 +155,7 @@ class JsonlBackend(SessionBackend):
             return header
 
     def _load(self, session_id: str) -> Artifact | None:
-        with _doing(f"read session {session_id!r} in {self._root}"):
+        with _doing(f"read session {session_id!r} in {self._root}", reading=True):
             path = find_artifact(self._root, session_id, self._file_name)
             if path is None:
                 return None
@@ -208,7 +208,7 @@ class JsonlBackend(SessionBackend):
                 append(file, self._encode(encode_records(events, pack=self._pack)))
 
     def _list(self) -> tuple[SessionHeader, ...]:
-        with _doing(f"list the sessions in {self._root}"):
+        with _doing(f"list the sessions in {self._root}", reading=True):
             return tuple(list_headers(self._root, self._file_name))
 
     def _encode(self, lines: bytes) -> bytes:
@@ -225,9 +225,20 @@ class JsonlSessionPersistence(SessionPersistence):
         super().__init__(ctx, config, JsonlBackend(config, ctx[SESSIONS].types))
 
 
+def _readable_or_absent(root: Path) -> bool:
+    try:
+        root.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        # Below a file it cannot be made either; the first write says so.
+        return True
+    except OSError:
+        return False
+    return root.is_dir() and os.access(root, os.R_OK)
+
+
 @contextmanager
-def _doing(what: str) -> Generator[None]:
+def _doing(what: str, *, reading: bool = False) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        raise storage_error(what, error) from error
+        raise storage_error(what, error, reading=reading) from error

@@ -30,7 +30,7 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _READ_ONLY: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
 
-def storage_error(doing: str, error: OSError) -> SessionPersistenceError:
+def storage_error(doing: str, error: OSError, *, reading: bool = False) -> SessionPersistenceError:
     """A failure of the storage itself, in words; `doing` completes "cannot …"."""
     reason = error.strerror or str(error)
     if error.errno in _FULL:
@@ -38,7 +38,7 @@ def storage_error(doing: str, error: OSError) -> SessionPersistenceError:
             f"cannot {doing}: {reason}; free some space, nothing stored is lost",
             code="STORAGE_FULL",
         )
-    if error.errno in _READ_ONLY:
+    if error.errno in _READ_ONLY and not reading:
         return SessionPersistenceError(
             f"cannot {doing}: {reason}; make it writable, stored sessions stay readable",
             code="STORAGE_READ_ONLY",

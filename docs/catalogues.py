@@ -22,8 +22,10 @@ EVENTS_HEAD: Final = """\
 # Events
 
 What plugins can listen to, with the mode of dispatch: `emit` calls listeners in order, `parallel`
-awaits them all, `serial` and `bail` stop at the first answer, a `waterfall` wraps the listeners
-around the default. A contained event logs a listener that raises; a scoped one is heard in the
+awaits them all, `serial` awaits one after another and stops at the first answer, `bail` does so
+without awaiting. A `waterfall` listener is `async def listener(payload, next)` around the default:
+it awaits `next()` and returns its result or another, or does not and decides alone; all others take
+the payload alone. A contained event logs a listener that raises; a scoped one is heard in the
 scope of its subject and above. Listen with `ctx.on(KEY, listener)`. Generated from the sources.
 
 | Event | Key | Package | Mode | Payload | Result | Contained | Scoped | When |

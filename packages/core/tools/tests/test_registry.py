@@ -219,3 +219,11 @@ async def test_the_registry_refuses_configuration_that_it_does_not_know() -> Non
     assert ToolRegistry.provides == ServiceKey("tools")
     with pytest.raises(ConfigError):
         validate_config(ToolRegistry.Config, {"mode": "code"}, where="tools")
+
+
+async def test_a_bare_function_is_refused_with_the_way_to_make_it_a_tool(kit):
+    async def roll() -> int:
+        return 4
+
+    with pytest.raises(TypeError, match="decorate it with @tool"):
+        kit.tools.register(roll)

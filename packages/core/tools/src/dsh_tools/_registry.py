@@ -10,6 +10,7 @@ from dsh_scope import NamedEntries, ScopedLayers, scope_of
 from dsh_system_prompt import SYSTEM_PROMPT, AssembleContext, ToolContribution
 
 from ._codec import frozen_arguments
+from ._definition import ToolDefinition
 from ._errors import ToolError
 from ._pipeline import ToolRun
 from ._types import TOOLS, TOOLS_CHANGE, ToolsChanged
@@ -17,7 +18,6 @@ from ._types import TOOLS, TOOLS_CHANGE, ToolsChanged
 if TYPE_CHECKING:
     from dsh_llm import ToolSchema
 
-    from ._definition import ToolDefinition
     from ._types import ExecutionMode, ToolCallRequest, ToolOutcome
 
 
@@ -42,6 +42,8 @@ class ToolRegistry(Service):
 
     def register(self, definition: ToolDefinition) -> Disposer:
         """Offer a tool. Raises `ToolError` `DUPLICATE_TOOL` for a name of the same scope."""
+        if not isinstance(definition, ToolDefinition):  # pyright: ignore[reportUnnecessaryIsInstance] - the commonest slip of authors
+            raise TypeError(f"{definition!r} is no tool: decorate it with @tool or use define_tool")
         scoped = scope_of(self.ctx) is not None
 
         def action(layer: NamedEntries[ToolDefinition]) -> Callable[[], None]:

@@ -6,7 +6,7 @@ import json
 import os
 from typing import Any, Final, TextIO, cast
 
-_RESULT_LINES: Final = 6
+_RESULT_LINES: Final = 20
 _DIM: Final = "2"
 _BOLD: Final = "1"
 _CYAN: Final = "36"

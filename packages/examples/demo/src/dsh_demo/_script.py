@@ -23,7 +23,7 @@ def replies(*, slow: bool) -> list[Reply]:
         .call("read", {"file_path": "prices.py"})
         .call("read", {"file_path": "test_prices.py"}),
         Reply.think("The discount is rounded down, so the price is always rounded up.")
-        .text("The discount is rounded, but the price should be. I fix that.", chunk_size=6)
+        .text("It rounds the discount; it has to round the price. I fix that.", chunk_size=6)
         .call("edit", {"file_path": "prices.py", "old_string": BUG, "new_string": FIX}),
         Reply.call("bash", {"command": tests, "description": "Run the tests again"}),
         Reply.text(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 
 
-class Paced(Generic[P]):
+class Paced(ABC, Generic[P]):
     """Base of throttled and debounced callables; they end with the plugin that made them."""
 
     def __init__(
@@ -40,11 +41,13 @@ class Paced(Generic[P]):
         """Drop what is waiting and run nothing any more."""
         self._effect()
 
+    @abstractmethod
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        raise NotImplementedError
+        """Somebody asked for a run."""
 
+    @abstractmethod
     def _elapsed(self) -> None:
-        raise NotImplementedError
+        """The delay is over."""
 
     def _arm(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(self._delay_s, self._elapsed)

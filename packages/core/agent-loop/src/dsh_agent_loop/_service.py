@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
-from dsh_agent import AGENTS, Agent, AgentOptions, CreateAgent, ResumeAgent
+from dsh_agent import AGENTS, INBOX_SPLICED, Agent, AgentOptions, CreateAgent, ResumeAgent
 from dsh_cordis import AbortController, Disposer, Emit, Service, ServiceKey
 from dsh_llm import LLM, SessionId
 from dsh_session import SESSIONS, SessionMeta
@@ -70,6 +70,8 @@ class AgentLoop(Service):
 
     async def start(self) -> AsyncIterator[Disposer]:
         """Become the factory, then start what is configured."""
+        # Every stored session holds inbox events; known by name, a resume searches no entry points.
+        self.own[SESSIONS].types.register(INBOX_SPLICED)
         yield self.own[AGENTS].set_factory(self._factory)
         prompts = self.own[SYSTEM_PROMPT]
         yield prompts.variable("provider", lambda context: _options(context).provider)

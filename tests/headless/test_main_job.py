@@ -151,3 +151,33 @@ def test_no_identity_travels_with_a_request(dsh, model):
     headers = {name.lower(): value for name, value in server.requests[0].headers.items()}
     assert headers["user-agent"].startswith("dsh/")
     assert not [name for name in headers if name.startswith("x-")]
+
+
+def test_the_collector_works_again_once_the_application_stands(dsh, model):
+    (dsh.workspace / "look.py").write_text(
+        "import gc\n"
+        "from dsh_tools import TOOLS, tool\n"
+        "inject = (TOOLS,)\n"
+        "@tool\n"
+        "async def collector() -> list[bool]:\n"
+        '    """Look at the collector."""\n'
+        "    return [gc.isenabled(), gc.get_freeze_count() > 0]\n"
+        "def apply(ctx, config):\n"
+        "    ctx[TOOLS].register(collector)\n"
+    )
+    (dsh.workspace / "look.yml").write_text("- insert: [{id: look, name: ./look.py}]\n")
+    model([Reply.call("collector", {}), Reply.text("ok")])
+    done = dsh.run("--patch", "look.yml", "headless", "--json", "x")
+    assert json.loads(done.of("tool_result")[0]["result"]) == [True, True]
+
+
+def test_hooks_for_the_exit_of_the_process_run(dsh, model):
+    (dsh.workspace / "hook.py").write_text(
+        "import atexit, pathlib\n"
+        "def apply(ctx, config):\n"
+        "    atexit.register(pathlib.Path('left').touch)\n"
+    )
+    (dsh.workspace / "hook.yml").write_text("- insert: [{id: hook, name: ./hook.py}]\n")
+    model([Reply.text("ok")])
+    assert dsh.run("--patch", "hook.yml", "headless", "x").code == 0
+    assert (dsh.workspace / "left").exists()

@@ -104,8 +104,8 @@ def bench(session: nox.Session) -> None:
     wheels = session.create_tmp()
     build = ("uv", "build", "--quiet", "--all-packages", "--wheel", f"--out-dir={wheels}")
     session.run_install(*build, external=True)
-    # The program as pip installs it, compiled, and what the bare loop needs; no click, no rich.
-    programs = ("dsh-profile-headless", "dsh-demo", "httpx")
+    # The program as pip installs it, compiled, and what is measured beside it; no click, no rich.
+    programs = ("dsh-profile-headless", "dsh-demo", "httpx", "pluggy")
     # Refreshed, because a wheel of an earlier build with the same version is in the cache.
     session.install("--compile-bytecode", "--refresh", f"--find-links={wheels}", *programs)
     session.run("python", "tests/bench/run.py", *session.posargs)

@@ -2,12 +2,14 @@
 
 Ours and the floor run in turn, `--pairs` times after one warm-up; each ratio is the median of the
 ratios of the pairs, because seconds drift with the machine. Step and delta are marginal: a long run
-less a short one, so that starting up does not blur them.
+less a short one, so that starting up does not blur them. The row `kernel` stands for those of
+kernel.py, which have the plain Python form of the same work beside them, and `site`.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import statistics
 import subprocess
@@ -82,6 +84,17 @@ class Bench:
 
     def marginal(self, command: Callable[[str], Run], many: str, few: str, count: int) -> float:
         return (command(many).wall_s - command(few).wall_s) / count
+
+    def kernel(self, row: str) -> str:
+        """What kernel.py prints of one of its rows, measured in a process of its own."""
+        done = subprocess.run(
+            [PYTHON, str(HERE / "kernel.py"), row, f"--pairs={self.pairs}"],
+            env=self.env,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        return done.stdout.rstrip("\n")
 
     def log(self, what: str, count: int) -> float:
         done = subprocess.run(
@@ -174,19 +187,75 @@ def reopen(b: Bench) -> str:
     return f"reopen 100,000 events | {took:.3f} s | | | 0.3 s"
 
 
-ROWS = {row.__name__: row for row in (cold, step, delta, memory, boot, agents, appends, reopen)}
+def site(b: Bench) -> str:
+    """The start beside as many distributions as environments have, each with an entry point."""
+    command = [DSH, "--profile", "headless", "--dump-config"]
+    with tempfile.TemporaryDirectory() as directory:
+        lines: list[str] = []
+        for count in (20, 200):
+            path = Path(directory) / str(count)
+            for index in range(count):
+                write_distribution(path, f"installed-{index}")
+            crowded = dataclasses.replace(b, env={**b.env, "PYTHONPATH": str(path)})
+            ours, floor, ratio = b.pair(
+                lambda crowded=crowded: crowded.run(command).wall_s, lambda: b.run(command).wall_s
+            )
+            lines.append(
+                f"boot (`--dump-config`) with {count} more distributions | {ours:.3f} s | "
+                f"{floor:.3f} s (without) | {ratio:.2f} | 0.25 s"
+            )
+    return "\n".join(lines)
+
+
+def write_distribution(path: Path, name: str) -> None:
+    """What an installer leaves of a distribution that has nothing to do with the harness."""
+    module = name.replace("-", "_")
+    info = path / f"{module}-1.0.dist-info"
+    info.mkdir(parents=True)
+    info.joinpath("METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    info.joinpath("RECORD").write_text("")
+    info.joinpath("entry_points.txt").write_text(f"[console_scripts]\n{name} = {module}:main\n")
+    path.joinpath(f"{module}.py").write_text("def main(): ...\n")
+
+
+def mount(b: Bench) -> str:
+    return b.kernel("mount")
+
+
+def waterfall(b: Bench) -> str:
+    return b.kernel("waterfall")
+
+
+def dispatch(b: Bench) -> str:
+    return b.kernel("dispatch")
+
+
+def reads(b: Bench) -> str:
+    return b.kernel("reads")
+
+
+def rows(b: Bench) -> str:
+    return b.kernel("rows")
+
+
+KERNEL = (mount, waterfall, dispatch, reads, rows, site)
+LOOP = (cold, step, delta, memory, boot, agents, appends, reopen)
+ROWS = {row.__name__: row for row in (*LOOP, *KERNEL)}
+GROUPS = {"kernel": [row.__name__ for row in KERNEL]}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("rows", nargs="*", metavar="ROW", help=", ".join(ROWS))
+    parser.add_argument("rows", nargs="*", metavar="ROW", help=", ".join((*ROWS, *GROUPS)))
     parser.add_argument("--pairs", type=int, default=15)
     options = parser.parse_args()
-    sys.stdout.write("| Work | Ours | Bare loop | Ratio | At most |\n|---|---|---|---|---|\n")
+    sys.stdout.write("| Work | Ours | Beside it | Ratio | At most |\n|---|---|---|---|---|\n")
     with bench(options.pairs) as b:
-        for name in options.rows or list(ROWS):
-            sys.stdout.write(f"| {ROWS[name](b)} |\n")
-            sys.stdout.flush()
+        for asked in options.rows or list(ROWS):
+            for name in GROUPS.get(asked, [asked]):
+                for line in ROWS[name](b).splitlines():
+                    sys.stdout.write(f"| {line} |\n")
+                sys.stdout.flush()
 
 
 if __name__ == "__main__":

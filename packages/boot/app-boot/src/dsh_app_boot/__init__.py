@@ -18,6 +18,15 @@ from ._profiles import (
 )
 from ._run import Application, run_application
 from ._shutdown import Shutdown, flush_output, leave
+from ._sites import (
+    SiteRecord,
+    profile_site,
+    python_tag,
+    read_site_record,
+    site_problem,
+    sync_command,
+    write_site_record,
+)
 
 __all__ = (
     "RESERVED_NAMES",
@@ -26,6 +35,7 @@ __all__ = (
     "Composition",
     "Profile",
     "Shutdown",
+    "SiteRecord",
     "StderrHandler",
     "audit",
     "boot",
@@ -36,6 +46,12 @@ __all__ = (
     "flush_output",
     "leave",
     "open_profile",
+    "profile_site",
+    "python_tag",
+    "read_site_record",
     "run_application",
+    "site_problem",
+    "sync_command",
     "unlisted_bundles",
+    "write_site_record",
 )

@@ -35,6 +35,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     directory: Path
     """The user's directory, or the template's if the profile was read before its first use."""
     bundles: tuple[str, ...]
+    dependencies: tuple[str, ...] = ()
+    """The out-of-tree plugins, as requirements."""
 
     @property
     def manifest(self) -> Path:
@@ -229,7 +231,26 @@ def _read(name: str, directory: Path, entry_points: EntryPoints) -> Profile:
     twice = next((one for one in names if names.count(one) > 1), None)
     if twice is not None:
         raise _invalid(name, manifest, f"bundles names {twice!r} twice")
-    return Profile(name=name, directory=directory, bundles=names)
+    return Profile(
+        name=name,
+        directory=directory,
+        bundles=names,
+        dependencies=_dependencies(name, manifest, document),
+    )
+
+
+def _dependencies(name: str, manifest: Path, document: Mapping[str, object]) -> tuple[str, ...]:
+    project = document.get("project", {})
+    found = (
+        cast("Mapping[str, object]", project).get("dependencies", [])
+        if isinstance(project, Mapping)
+        else None
+    )
+    if not isinstance(found, list) or not all(
+        isinstance(item, str) for item in cast("list[object]", found)
+    ):
+        raise _invalid(name, manifest, "[project] dependencies must be a list of requirements")
+    return tuple(cast("list[str]", found))
 
 
 def _missing(name: str, directory: Path, home: Path, entry_points: EntryPoints) -> BootError:

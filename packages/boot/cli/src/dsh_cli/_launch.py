@@ -37,10 +37,7 @@ def launch(arguments: list[str], booted: Callable[[], None]) -> int:
 
 
 def _fail(message: str) -> int:
-    prefix = "" if message.startswith(f"{PROGRAM}: ") else f"{PROGRAM}: "
-    # What cannot be said anywhere is still a status. None when started with it closed.
-    with suppress(OSError, ValueError, AttributeError):
-        sys.stderr.write(f"{prefix}{message}\n")
+    _warn(message.removeprefix(f"{PROGRAM}: "))
     return 1
 
 
@@ -123,6 +120,7 @@ def _application(
     environment = load_layered_environment(PROGRAM, cwd, home, os.environ)
     check_home_writable(home)
     profile = _profile(invocation, home, entry_points, create=True)
+    entry_points = _with_site(profile, entry_points)
     composition = _compose(invocation, profile, home, cwd, entry_points)
     _warn_skipped(composition)
     return Application(
@@ -139,6 +137,7 @@ def _dump(invocation: Invocation, home: Path, cwd: Path, entry_points: EntryPoin
     from dsh_app_boot import dump_rows
 
     profile = _profile(invocation, home, entry_points, create=invocation.template is not None)
+    entry_points = _with_site(profile, entry_points)
     composition = _compose(invocation, profile, home, cwd, entry_points)
     for layer, message in composition.skipped:
         sys.stderr.write(f"{PROGRAM}: [{layer}] {message}\n")
@@ -156,6 +155,27 @@ def _profile(
             invocation.profile, invocation.template, home=home, entry_points=entry_points
         )
     return open_profile(invocation.profile, home=home, entry_points=entry_points, create=create)
+
+
+def _with_site(profile: Profile, entry_points: EntryPoints) -> EntryPoints:
+    """Make the profile's own plugins importable, behind all that is installed already."""
+    from dsh_app_boot import profile_site, site_problem, sync_command
+
+    problem = site_problem(profile, entry_points.distributions.get("dsh-app-boot", ""))
+    if problem is not None:
+        _warn(f"profile {profile.name!r}: {problem}; run: {sync_command(profile)}")
+    site = profile_site(profile)
+    if site is None:
+        return entry_points
+    if str(site) not in sys.path:
+        sys.path.append(str(site))
+    return entry_points.extended([str(site)])
+
+
+def _warn(message: str) -> None:
+    # What cannot be said anywhere is no reason to fail. None when started with it closed.
+    with suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(f"{PROGRAM}: {message}\n")
 
 
 def _compose(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -24,6 +25,8 @@ class EntryPoint(msgspec.Struct, frozen=True):
     distribution: str
     """Normalised name of the distribution that declares it, like `dsh-base`."""
     version: str
+    location: str = ""
+    """The path entry that holds the distribution."""
 
     @property
     def module(self) -> str:
@@ -34,10 +37,15 @@ class EntryPoint(msgspec.Struct, frozen=True):
 class EntryPoints:
     """The entry points of an installation. A group is read with `points["dsh.plugins"]`."""
 
-    __slots__ = ("_groups",)
+    __slots__ = ("_distributions", "_groups")
 
-    def __init__(self, groups: Mapping[str, Mapping[str, EntryPoint]]) -> None:
+    def __init__(
+        self,
+        groups: Mapping[str, Mapping[str, EntryPoint]],
+        distributions: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self._groups = groups
+        self._distributions = distributions
 
     def __getitem__(self, group: str) -> Mapping[str, EntryPoint]:
         """Name to entry point, sorted by name; empty for a group that nobody declares."""
@@ -48,6 +56,16 @@ class EntryPoints:
         """The groups that somebody declares."""
         return tuple(self._groups)
 
+    @property
+    def distributions(self) -> Mapping[str, str]:
+        """Normalised name to version of every distribution that was seen, declaring or not."""
+        return self._distributions
+
+    def extended(self, path_entries: Iterable[str]) -> EntryPoints:
+        """These and those of path entries behind them; what is known already wins."""
+        groups = {group: dict(names) for group, names in self._groups.items()}
+        return _scanned(path_entries, groups, dict(self._distributions))
+
 
 def scan_entry_points(path_entries: Iterable[str] | None = None) -> EntryPoints:
     """Entry points of groups that begin with `dsh.`, first on the path wins.
@@ -55,18 +73,22 @@ def scan_entry_points(path_entries: Iterable[str] | None = None) -> EntryPoints:
     `path_entries` defaults to `sys.path`. Entries that are no readable directory are skipped, as
     the interpreter skips them. A distribution that an earlier entry holds is ignored whole.
     """
-    groups: dict[str, dict[str, EntryPoint]] = {}
-    seen: set[str] = set()
-    for entry in dict.fromkeys(sys.path if path_entries is None else path_entries):
-        here: set[str] = set()
+    return _scanned(sys.path if path_entries is None else path_entries, {}, {})
+
+
+def _scanned(
+    path_entries: Iterable[str], groups: dict[str, dict[str, EntryPoint]], seen: dict[str, str]
+) -> EntryPoints:
+    for entry in dict.fromkeys(path_entries):
+        here: dict[str, str] = {}
         for folder, distribution, version in _distributions(entry or "."):
             if distribution in seen:
                 continue
-            here.add(distribution)
-            _read(f"{folder}/entry_points.txt", distribution, version, groups)
+            here.setdefault(distribution, version)
+            _read(folder, EntryPoint("", "", distribution, version, entry), groups)
         seen |= here
     return EntryPoints(
-        {group: dict(sorted(names.items())) for group, names in sorted(groups.items())}
+        {group: dict(sorted(names.items())) for group, names in sorted(groups.items())}, seen
     )
 
 
@@ -84,11 +106,9 @@ def _distributions(directory: str) -> list[tuple[str, str, str]]:
     return found
 
 
-def _read(
-    file: str, distribution: str, version: str, groups: dict[str, dict[str, EntryPoint]]
-) -> None:
+def _read(folder: str, owner: EntryPoint, groups: dict[str, dict[str, EntryPoint]]) -> None:
     try:
-        with open(file, encoding="utf-8") as stream:
+        with open(f"{folder}/entry_points.txt", encoding="utf-8") as stream:
             text = stream.read()
     except (OSError, UnicodeDecodeError):
         return
@@ -104,5 +124,7 @@ def _read(
             name, _, value = line.partition("=")
             # Extras in brackets say what to install, not what to import.
             value = value.partition("[")[0].strip()
-            point = EntryPoint(name.strip(), value, distribution, version)
+            point = EntryPoint(
+                name.strip(), value, owner.distribution, owner.version, owner.location
+            )
             groups.setdefault(group, {}).setdefault(point.name, point)

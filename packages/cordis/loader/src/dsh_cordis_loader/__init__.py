@@ -7,6 +7,7 @@ from ._entry_points import EntryPoint, EntryPoints, scan_entry_points
 from ._errors import LoaderError
 from ._expr import Expr
 from ._loader import LOADER, Loader
+from ._resolve import resolve_plugin
 from ._rows import (
     Row,
     anchor_name,
@@ -34,6 +35,7 @@ __all__ = (
     "check_row_fields",
     "parse_rows",
     "read_yaml",
+    "resolve_plugin",
     "row_fields",
     "scan_entry_points",
     "walk_rows",

@@ -17,6 +17,7 @@ from ._profiles import (
     open_profile,
 )
 from ._run import Application, run_application
+from ._schema import config_schema
 from ._shutdown import Shutdown, flush_output, leave
 from ._sites import (
     SiteRecord,
@@ -41,6 +42,7 @@ __all__ = (
     "boot",
     "check_home_writable",
     "compose",
+    "config_schema",
     "create_profile",
     "dump_rows",
     "flush_output",

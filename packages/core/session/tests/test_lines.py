@@ -165,7 +165,11 @@ def test_a_name_belongs_to_one_payload() -> None:
     types.register(EXTRA)
     types.register(EXTRA)
     with pytest.raises(SessionError) as caught:
-        types.register(LogEvent("vendor/extra", msgspec.Struct))
+        LogEvent("vendor/extra", msgspec.Struct)
+    assert caught.value.code == "EVENT_TYPE_TAKEN"
+    assert EXTRA.payload is Extra
+    with pytest.raises(SessionError) as caught:
+        types.register(SurfaceEvent("vendor/extra", Extra))
     assert caught.value.code == "EVENT_TYPE_TAKEN"
     assert types.get("turn/start") is TURN_START
 

@@ -26,7 +26,8 @@ from ._keys import (
     Target,
     Waterfall,
 )
-from ._service import Service, unwrap
+from ._registry import Provided, Registry, Runtime
+from ._service import Finding, Service, unwrap
 
 __all__ = (
     "AbortController",
@@ -44,6 +45,7 @@ __all__ = (
     "EventKey",
     "Fiber",
     "FiberState",
+    "Finding",
     "FusedSignal",
     "Internal",
     "Key",
@@ -51,6 +53,9 @@ __all__ = (
     "NextSync",
     "NoConfig",
     "Parallel",
+    "Provided",
+    "Registry",
+    "Runtime",
     "Serial",
     "Service",
     "ServiceAccessError",

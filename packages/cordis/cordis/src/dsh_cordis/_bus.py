@@ -187,6 +187,8 @@ class EventBus:
         listener = Listener(call, cast("Context", self), unscoped=unscoped)
         effect = fiber.register(label)
         entry.add(listener, prepend=prepend)
+        if event is Internal.GET:
+            fiber.kernel.services.invalidate()  # from here on each read is told
         effect.attach(lambda: entry.remove(listener))
         return effect
 

@@ -19,7 +19,7 @@ from ._tasks import TaskSet
 if TYPE_CHECKING:
     from ._context import Context
     from ._keys import ServiceKey
-    from ._services import Implementation
+    from ._services import Implementation, Realm
 
 
 class FiberState(IntEnum):
@@ -81,8 +81,8 @@ class Fiber(HasEffect):
     kernel: Kernel
     tasks: TaskSet
     """What its plugin spawned."""
-    snapshot: dict[str, Implementation]
-    """The services that it may use: taken when it loads, kept until its unload is over."""
+    snapshot: dict[Realm, Implementation]
+    """The services that it may use by realm: taken when it loads, kept until its unload is over."""
 
     def __init__(
         self,
@@ -156,6 +156,7 @@ class Fiber(HasEffect):
             return Settling(None)
         if self.parent is not None:  # the root stays usable
             self.uid = None
+            self.kernel.registry.discard(self)
             listeners = self.kernel.events.select(Internal.PLUGIN, (self,), None)
             emit_contained(Internal.PLUGIN, listeners, (self,))
         self._leave()
@@ -272,7 +273,7 @@ class Fiber(HasEffect):
             return False
         found = self.kernel.services.resolve(self)
         return found is None or any(
-            self.snapshot.get(name) is not one for name, one in found.items()
+            self.snapshot.get(realm) is not one for realm, one in found.items()
         )
 
     def _leave(self) -> None:
@@ -375,8 +376,7 @@ class Fiber(HasEffect):
         self._unloaded()
 
     def _unloaded(self) -> None:
-        self.snapshot.clear()
-        self.ctx.views.clear()
+        self.kernel.services.let_go(self)
         self._rerun = False
         released, self._released = self._released, []
         for future in released:

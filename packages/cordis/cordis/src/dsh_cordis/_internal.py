@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ._keys import AnyEventKey, Bail, Emit, SyncWaterfall, Target, Waterfall
 
 if TYPE_CHECKING:
-    from ._fiber import Fiber, FiberState  # noqa: F401 - named by the keys below
+    from ._context import Context  # noqa: F401 - named by the keys below
+    from ._fiber import Fiber, FiberState  # noqa: F401 - likewise
 
 
 class Internal:
@@ -31,7 +32,18 @@ class Internal:
     """
 
     SERVICE: Final = Emit[str, object]("internal/service", contained=True)
-    """A service became usable, or (value None) stopped being so."""
+    """A service became usable, or (value None) stopped being so. Heard where the name stands for
+    the realm in which that happened.
+    """
+
+    GET: Final = SyncWaterfall[object, "Context", str]("internal/get")
+    """Around each read of a service from a plugin's context, `ctx[KEY]` and `ctx.name` alike:
+    `(ctx, name, next)`; `next()` raises ServiceAccessError for what may not be read. Reads that a
+    listener makes itself are not wrapped.
+    """
+
+    SET: Final = SyncWaterfall[None, "Context", str, object]("internal/set")
+    """Around each `ctx.set` from a plugin's context: `(ctx, name, value, next)`."""
 
     LISTENER: Final = Bail[Callable[[], None], AnyEventKey, Callable[..., Any], bool](
         "internal/listener"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ._errors import CordisError
 from ._events import EventTable
+from ._registry import Registry
 from ._report import log_failure
 from ._services import ServiceTable
 
@@ -26,8 +27,9 @@ CURRENT_FIBER: contextvars.ContextVar[Fiber | None] = contextvars.ContextVar(
 class Kernel:
     """The shared state of one context tree, made by its root."""
 
-    __slots__ = ("_base", "_next_uid", "events", "services")
+    __slots__ = ("_base", "_next_uid", "events", "registry", "services")
     events: EventTable
+    registry: Registry
     services: ServiceTable
 
     def __init__(self) -> None:
@@ -37,6 +39,7 @@ class Kernel:
         self._next_uid = 0
         self.events = EventTable()
         self.services = ServiceTable(self.events)
+        self.registry = Registry(self.services)
 
     def uid(self) -> int:
         """The next fiber number; the root has 0."""

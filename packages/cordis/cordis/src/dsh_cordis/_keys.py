@@ -7,8 +7,19 @@ slots dataclass cannot be instantiated on Python 3.11.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, TypeVarTuple
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    Protocol,
+    Self,
+    TypeAlias,
+    TypeVar,
+    TypeVarTuple,
+)
 
 if TYPE_CHECKING:
     from ._context import Context
@@ -38,21 +49,30 @@ class Target(Protocol):
     def accepts(self, ctx: Context, /) -> bool: ...
 
 
-class Key:
-    """A name of one kind. Keys of equal kind and name are equal, wherever they were made."""
+# Not state of a tree: the names in use, as `sys.intern` keeps text. Weak, so that it keeps nothing.
+_INTERNED: Final[weakref.WeakValueDictionary[tuple[type, str], Key]] = weakref.WeakValueDictionary()
 
-    __slots__ = ("_hash", "name")
+
+class Key:
+    """A name of one kind. There is one object per kind and name, however often it is made.
+
+    So keys compare and hash by identity, and a module imported again has the keys it had. The last
+    one to make a key decides what else it says, such as its scope rule.
+    """
+
+    __slots__ = ("__weakref__", "name")
     name: str
+
+    if not TYPE_CHECKING:  # checkers read what a key takes from its `__init__`
+
+        def __new__(cls, name: str, *_args: object, **_options: object) -> Self:
+            known = _INTERNED.get((cls, name))
+            if known is None:
+                known = _INTERNED.setdefault((cls, name), super().__new__(cls))
+            return known
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._hash = hash((type(self), name))
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (type(other) is type(self) and self.name == other.name)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
-
-    def __hash__(self) -> int:
-        return self._hash
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ._fiber import Fiber
 from ._internal import Internal
-from ._plugin import normalise
+from ._plugin import Injected, injection, normalise
 
 if TYPE_CHECKING:
     from ._context import Context
-    from ._keys import ServiceKey
 
 
 def mount(
@@ -22,7 +21,7 @@ def mount(
     plugin: object,
     config: object,
     *,
-    inject: Iterable[ServiceKey[Any]],
+    inject: Injected,
     name: str | None,
     interpolate: Callable[[Context, object], object] | None,
 ) -> Fiber:
@@ -37,10 +36,12 @@ def mount(
     parent = ctx.fiber
     mounted = parent.register("ctx.plugin()")
     fiber = Fiber(parent.kernel, parent, plugin=record, config=config, interpolate=interpolate)
-    fiber.inject.update((key.name, key) for key in inject)
-    fiber.ctx = ctx.of_fiber(fiber)
+    needs = {**record.inject, **injection(inject, f"mount of {fiber.name}")}
+    fiber.inject.update((key.name, key) for key in needs)
+    fiber.ctx = ctx.of_fiber(fiber, needs)
     fiber.mounted = mounted
     mounted.attach(fiber.end_with_parent)
+    parent.kernel.registry.add(plugin, fiber)
     try:
         ctx.emit(Internal.PLUGIN, fiber)
     except BaseException:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import msgspec
 
@@ -19,12 +19,21 @@ if TYPE_CHECKING:
     from ._fiber import Fiber
 
 
+Injected: TypeAlias = Iterable[ServiceKey[Any]] | Mapping[ServiceKey[Any], Mapping[str, object]]
+"""What a plugin needs: keys, or keys with the settings that it has for each service."""
+
+Injection: TypeAlias = dict[ServiceKey[Any], Mapping[str, object]]
+"""The same, in one form; a key without settings has an empty mapping."""
+
+_NO_SETTINGS: Final[Mapping[str, object]] = {}
+
+
 class PluginRecord(msgspec.Struct, frozen=True):
     """A plugin: what it is called, needs, takes and does."""
 
     plugin: object
     name: str | None
-    inject: tuple[ServiceKey[Any], ...]
+    inject: Injection
     config: type | None
     run: Callable[[Context, Any], EffectResult]
 
@@ -91,15 +100,23 @@ def _invalid(plugin: object) -> CordisError:
 
 
 def _record(plugin: object, run: Callable[..., Any], name: str | None) -> PluginRecord:
-    inject: Iterable[ServiceKey[Any]] = getattr(plugin, "inject", ())
-    keys = tuple(inject)
-    for key in keys:
+    inject = injection(getattr(plugin, "inject", ()), f"plugin {name or plugin!r}")
+    return PluginRecord(plugin, name, inject, getattr(plugin, "Config", None), run)
+
+
+def injection(inject: Injected, whose: str) -> Injection:
+    """`inject` in one form. Raises CordisError, naming `whose` it is, if it holds no keys."""
+    settings: Mapping[Any, Any] = (
+        cast("Mapping[Any, Any]", inject) if isinstance(inject, Mapping) else {}
+    )
+    found: Injection = {}
+    for key in inject:
         if not isinstance(key, ServiceKey):  # pyright: ignore[reportUnnecessaryIsInstance] - authors' data
             raise CordisError(
-                f"plugin {name or plugin!r}: inject holds {key!r}, expected a ServiceKey",
-                code="INVALID_PLUGIN",
+                f"{whose}: inject holds {key!r}, expected a ServiceKey", code="INVALID_PLUGIN"
             )
-    return PluginRecord(plugin, name, keys, getattr(plugin, "Config", None), run)
+        found[key] = settings.get(key) or _NO_SETTINGS
+    return found
 
 
 def _service_body(cls: type[Service]) -> Callable[[Context, Any], EffectResult]:

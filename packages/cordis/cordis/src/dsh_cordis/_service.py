@@ -7,16 +7,29 @@ class, which shares the service's `__dict__` and has a `ctx` of its own.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
+
+import msgspec
 
 if TYPE_CHECKING:
     from ._context import Context
     from ._effects import EffectResult
-    from ._fiber import Fiber
     from ._keys import ServiceKey
+    from ._plugin import Injected
 
 T = TypeVar("T")
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One result of a service's look at itself."""
+
+    level: Literal["ok", "warning", "error"]
+    subject: str
+    """What was looked at: a file, an account, a program."""
+    message: str
+    remedy: str = ""
+    """What to do about it, best a command; empty if there is nothing to do."""
 
 
 class Service:
@@ -29,8 +42,8 @@ class Service:
 
     provides: ClassVar[ServiceKey[Any] | None] = None
     """The key it is registered under; None for a plugin that is a class but no service."""
-    inject: ClassVar[tuple[ServiceKey[Any], ...]] = ()
-    """What must be there before it is built."""
+    inject: ClassVar[Injected] = ()
+    """What must be there before it is built; a mapping also holds settings for each service."""
     Config: ClassVar[type | None] = None
     """A msgspec Struct or pydantic model for its configuration; None passes it raw."""
     name: ClassVar[str | None] = None
@@ -54,6 +67,13 @@ class Service:
         """What a configuration expression sees as `ctx.<name>.<field>`."""
         return {}
 
+    def diagnose(self) -> AsyncIterator[Finding] | Iterable[Finding]:
+        """What is wrong or worth knowing, for `dsh doctor`; may be an async generator.
+
+        It only looks: nothing is repaired, written or sent.
+        """
+        return ()
+
     def __init_subclass__(cls, **kwargs: Any) -> None:  # noqa: ANN401 - passed on to other bases
         super().__init_subclass__(**kwargs)
         if "_view_of" in cls.__dict__:
@@ -74,15 +94,18 @@ class Service:
                     )
 
 
-def bind(service: Service, ctx: Context, surface: Fiber) -> Service:
-    """A view of `service` for `ctx`; the service itself for the context that it was built with."""
+def bind(service: Service, ctx: Context, provider: Context) -> Service:
+    """A view of `service` for `ctx`; the service itself for the context that it was built with.
+
+    Look-ups of its methods go through `provider`, the context that provided it.
+    """
     if service.ctx is ctx:
         return service
     view = object.__new__(_view_class(type(service)))
     view.__dict__ = service.__dict__
     # Slots of the view's class: data descriptors, so they win over the shared dict.
     slots = cast("Any", view)
-    slots.ctx = ctx.on_behalf(surface)
+    slots.ctx = ctx.on_behalf(provider)
     slots._view_target = service  # noqa: SLF001 - the slot is declared by _view_class below
     return view
 

@@ -1,6 +1,6 @@
 """Which service a name stands for in a context, and who has to hear when that changes.
 
-Look-up goes from the name to the realm label that the context gives it, and from the label to the
+Look-up goes from the name to the realm that the context gives it, and from the realm to the
 implementation registered there.
 """
 
@@ -16,6 +16,7 @@ from ._report import log_failure
 from ._service import Service, bind, unwrap
 
 if TYPE_CHECKING:
+    from ._accessors import Accessor
     from ._context import Context
     from ._events import EventTable
     from ._fiber import Fiber
@@ -23,36 +24,54 @@ if TYPE_CHECKING:
 
 
 class Realm:
-    """A label: contexts that give a name the same label share its implementation."""
+    """Where a name is looked up: contexts that give it the same realm share an implementation."""
 
-    __slots__ = ("name",)
+    __slots__ = ("__weakref__", "isolated", "name")
+    isolated: bool
+    """Whether it is another than the root's: then children do not inherit what is read in it."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, isolated: bool) -> None:
         self.name = name
+        self.isolated = isolated
+
+
+class RealmTarget:
+    """Admits the listeners of contexts that look a name up in one realm."""
+
+    __slots__ = ("_realm", "_table")
+
+    def __init__(self, table: ServiceTable, realm: Realm) -> None:
+        self._table = table
+        self._realm = realm
+
+    def accepts(self, ctx: Context) -> bool:
+        """Whether `ctx` could see what changed."""
+        return self._table.realm(ctx, self._realm.name) is self._realm
 
 
 class Implementation:
     """One provided value."""
 
-    __slots__ = ("_holders", "available", "fiber", "key", "value")
+    __slots__ = ("_holders", "available", "ctx", "fiber", "key", "value")
+    ctx: Context
+    """The context that provided it: a service's look-ups go through it, whoever calls."""
 
     def __init__(
         self,
         key: ServiceKey[Any],
         value: object,
-        fiber: Fiber,
+        ctx: Context,
         available: Callable[[Context], bool] | None,
     ) -> None:
         self.key = key
         self.value = unwrap(value)
-        self.fiber = fiber
+        self.ctx = ctx
+        self.fiber = ctx.fiber
         self.available = available
         self._holders: weakref.WeakSet[Context] = weakref.WeakSet()
 
-    def seen_from(self, ctx: Context) -> bool:
-        """Whether `ctx` may see it: its fiber is active and its predicate, if any, agrees."""
-        if not self.fiber.active:
-            return False
+    def admits(self, ctx: Context) -> bool:
+        """Whether its availability predicate, if any, agrees that `ctx` sees it."""
         if self.available is None:
             return True
         try:
@@ -63,125 +82,234 @@ class Implementation:
 
     def view(self, ctx: Context) -> Any:  # noqa: ANN401 - the key types it where it is read
         """The value as `ctx` gets it: services are bound to the caller, other values are shared."""
-        value = self.value
-        if not isinstance(value, Service):
-            return value
         held = ctx.views.get(self.key.name)
         if held is not None and held[0] is self:
             return held[1]
-        view = bind(value, ctx, self.fiber)
-        ctx.views[self.key.name] = (self, view)
+        value = self.value
+        if isinstance(value, Service):
+            value = bind(value, ctx, self.ctx)
+        ctx.views[self.key.name] = (self, value)
         self._holders.add(ctx)
-        return view
+        return value
 
     def drop_views(self) -> None:
-        """Let every context forget its view."""
+        """Let every context forget it."""
         for ctx in tuple(self._holders):
             held = ctx.views.get(self.key.name)
             if held is not None and held[0] is self:
-                del ctx.views[self.key.name]
+                ctx.forget(self.key.name)
         self._holders.clear()
 
 
 class ServiceTable:
     """The implementations of one context tree and the fibers that wait for them."""
 
-    __slots__ = ("_dependents", "_events", "_implementations", "root_realms")
-    root_realms: dict[str, Realm]
-    """The label that the root gives each name; minted on first use."""
+    __slots__ = (
+        "_dependents",
+        "_events",
+        "_implementations",
+        "_labels",
+        "_roots",
+        "_wrapping",
+        "accessors",
+        "epoch",
+    )
+    accessors: dict[str, Accessor]
+    """What contexts have as attributes beside services."""
+    epoch: object
+    """Replaced whenever a read that succeeded before could give something else."""
 
     def __init__(self, events: EventTable) -> None:
         self._events = events
-        self.root_realms = {}
+        self._roots: dict[str, Realm] = {}
+        self._labels: weakref.WeakValueDictionary[tuple[str, str], Realm] = (
+            weakref.WeakValueDictionary()
+        )
         self._implementations: dict[Realm, Implementation] = {}
         self._dependents: dict[Realm, dict[Fiber, None]] = {}
+        self._wrapping = False
+        self.accessors = {}
+        self.epoch = object()
+
+    def invalidate(self) -> None:
+        """Make every context look again."""
+        self.epoch = object()
+
+    # -- realms -----------------------------------------------------------------------------
 
     def realm(self, ctx: Context, name: str) -> Realm:
-        """The label that `ctx` gives to `name`."""
-        realm = ctx.realms.get(name)
+        """Where `ctx` looks `name` up."""
+        realm = ctx.isolated.get(name) or self._roots.get(name)
         if realm is None:
-            realm = self.root_realms[name] = Realm(name)
+            realm = self._roots[name] = Realm(name, isolated=False)
         return realm
 
-    def find(self, ctx: Context, name: str) -> Implementation | None:
-        """What a dependent in `ctx` may use now."""
-        implementation = self._implementations.get(self.realm(ctx, name))
-        if implementation is None or not implementation.seen_from(ctx):
-            return None
-        return implementation
+    def other_realm(self, name: str, label: str | None) -> Realm:
+        """The realm of that name and label, or a new one that nobody else can name."""
+        if label is None:
+            return Realm(name, isolated=True)
+        realm = self._labels.get((name, label))
+        if realm is None:
+            realm = self._labels[name, label] = Realm(name, isolated=True)
+        return realm
 
-    def read(self, ctx: Context, name: str) -> Any:  # noqa: ANN401 - the key types it where it is read
+    # -- reading ----------------------------------------------------------------------------
+
+    def find(self, ctx: Context, name: str, *, inactive: bool = False) -> Implementation | None:
+        """What a dependent in `ctx` may use now; `inactive`: or could, were its provider active."""
+        place: Context | None = ctx.behalf
+        if place is not None:
+            found = self._visible(place, ctx, name, inactive=inactive)
+            if found is not None:
+                return found
+        return self._visible(ctx, ctx, name, inactive=inactive)
+
+    def _visible(
+        self, place: Context, reader: Context, name: str, *, inactive: bool
+    ) -> Implementation | None:
+        found = self._implementations.get(self.realm(place, name))
+        if found is None or not (inactive or found.fiber.active) or not found.admits(reader):
+            return None
+        return found
+
+    def locate(self, ctx: Context, name: str) -> Implementation:
         """The service that `ctx` has a right to read. Raises ServiceAccessError otherwise."""
-        for surface in ctx.surfaces:
-            fiber: Fiber | None = surface
-            while fiber is not None:
-                implementation = fiber.snapshot.get(name)
-                if implementation is not None:
-                    return implementation.view(ctx)
-                if name in fiber.inject:
-                    raise ServiceAccessError(
-                        f'cannot get required service "{name}" in inactive context',
-                        code="SERVICE_INACTIVE",
-                    )
-                fiber = fiber.parent
-        if ctx.fiber.parent is None:
-            implementation = self.find(ctx, name)
-            if implementation is None:
+        found = self._injected(ctx, name)
+        if found is not None:
+            return found
+        if ctx.fiber.parent is not None:
+            raise ServiceAccessError(
+                f'cannot get property "{name}" without inject', code="SERVICE_NOT_INJECTED"
+            )
+        found = self.find(ctx, name)
+        if found is None:
+            raise ServiceAccessError(
+                f'no active plugin provides service "{name}"', code="SERVICE_INACTIVE"
+            )
+        return found
+
+    def read_around(self, ctx: Context, name: str) -> Any:  # noqa: ANN401 - the key types it where it is read
+        """Read with the listeners of `internal/get` around it."""
+
+        def inner() -> object:
+            return self.locate(ctx, name).view(ctx)
+
+        if self._wrapping:  # a listener's own read
+            return inner()
+        self._wrapping = True
+        try:
+            return ctx.waterfall_sync(Internal.GET, ctx, name, inner=inner)
+        finally:
+            self._wrapping = False
+
+    def _injected(self, ctx: Context, name: str) -> Implementation | None:
+        """What the fibers above have; a service's own first when it looks up for a caller."""
+        if ctx.behalf is not None:
+            found = self._injected(ctx.behalf, name)
+            if found is not None:
+                return found
+        realm = self.realm(ctx, name)
+        fiber: Fiber | None = ctx.fiber
+        while fiber is not None:
+            found = fiber.snapshot.get(realm)
+            if found is not None:
+                return found
+            if name in fiber.inject and self.realm(fiber.ctx, name) is realm:
                 raise ServiceAccessError(
-                    f'no active plugin provides service "{name}"', code="SERVICE_INACTIVE"
+                    f'cannot get required service "{name}" in inactive context',
+                    code="SERVICE_INACTIVE",
                 )
-            return implementation.view(ctx)
-        raise ServiceAccessError(
-            f'cannot get property "{name}" without inject', code="SERVICE_NOT_INJECTED"
-        )
+            fiber = None if realm.isolated else fiber.parent
+        return None
 
     # -- providing --------------------------------------------------------------------------
 
-    def add(self, ctx: Context, implementation: Implementation) -> Realm:
+    def provided(self) -> tuple[Implementation, ...]:
+        """Everything that active fibers provide, in all realms, in order of registration."""
+        return tuple(one for one in self._implementations.values() if one.fiber.active)
+
+    def provides(self, name: str) -> bool:
+        """Whether any realm has a service of that name."""
+        return any(realm.name == name for realm in self._implementations)
+
+    def add(self, implementation: Implementation) -> Realm:
         """Register. Raises CordisError if the realm has one already."""
         name = implementation.key.name
-        realm = self.realm(ctx, name)
+        realm = self.realm(implementation.ctx, name)
         present = self._implementations.get(realm)
         if present is not None:
             raise CordisError(
                 f'service "{name}" has been registered at <{present.fiber.name}>',
                 code="SERVICE_EXISTS",
             )
+        if name in self.accessors:
+            raise CordisError(
+                f'property "{name}" is already declared as accessor', code="ACCESSOR_EXISTS"
+            )
         self._implementations[realm] = implementation
-        implementation.fiber.snapshot[name] = implementation
+        implementation.fiber.snapshot[realm] = implementation
+        self.invalidate()
         if implementation.fiber.active:
             self._announce(realm, implementation, implementation.value)
         return realm
 
+    def assign(self, ctx: Context, name: str, value: object) -> None:
+        """Replace what `ctx`'s plugin provides, with the listeners of `internal/set` around it.
+
+        Raises CordisError unless it provides that, or the name is an accessor that can be set.
+        """
+
+        def inner() -> None:
+            accessor = self.accessors.get(name)
+            if accessor is not None and accessor.set is not None:
+                accessor.set(ctx, value)
+            else:
+                self._replace(ctx, name, value)
+
+        if ctx.fiber.parent is not None and self._events.heard(Internal.SET):
+            ctx.waterfall_sync(Internal.SET, ctx, name, value, inner=inner)
+        else:
+            inner()
+
+    def _replace(self, ctx: Context, name: str, value: object) -> None:
+        present = self._implementations.get(self.realm(ctx, name))
+        if present is None:
+            raise CordisError(f'cannot set property "{name}" without provide', code="NOT_PROVIDED")
+        if present.fiber is not ctx.fiber:
+            raise CordisError(f'cannot set property "{name}" in multiple fibers', code="NOT_OWNER")
+        present.value = unwrap(value)
+        present.drop_views()
+        self.invalidate()
+
     def remove(self, realm: Realm, implementation: Implementation) -> list[Fiber]:
         """Unregister and tell dependents; returns those that still hold it."""
-        name = implementation.key.name
         if self._implementations.get(realm) is implementation:
             del self._implementations[realm]
         fiber = implementation.fiber
-        if fiber.snapshot.get(name) is implementation:
-            del fiber.snapshot[name]
+        if fiber.snapshot.get(realm) is implementation:
+            del fiber.snapshot[realm]
+        self.invalidate()
         self._announce(realm, implementation, None)
         return [
             one
             for one in self._dependents.get(realm, ())
-            if one.snapshot.get(name) is implementation
+            if one.snapshot.get(realm) is implementation
         ]
 
     def activity_changed(self, fiber: Fiber) -> None:
         """Re-evaluate the dependents of everything `fiber` provides."""
-        for implementation in tuple(fiber.snapshot.values()):
+        for realm, implementation in tuple(fiber.snapshot.items()):
             if implementation.fiber is not fiber:
                 continue
-            realm = self.realm(fiber.ctx, implementation.key.name)
-            value = implementation.value if fiber.active else None
-            self._announce(realm, implementation, value)
+            self.invalidate()
+            self._announce(realm, implementation, implementation.value if fiber.active else None)
 
     def _announce(self, realm: Realm, implementation: Implementation, value: object) -> None:
         for dependent in tuple(self._dependents.get(realm, ())):
             dependent.dependency_changed()
         if self._events.heard(Internal.SERVICE):
-            implementation.fiber.ctx.emit(Internal.SERVICE, implementation.key.name, value)
+            target = RealmTarget(self, realm)
+            implementation.ctx.emit(Internal.SERVICE, realm.name, value, target=target)
 
     # -- depending --------------------------------------------------------------------------
 
@@ -200,12 +328,19 @@ class ServiceTable:
                 if not dependents:
                     del self._dependents[realm]
 
-    def resolve(self, fiber: Fiber) -> dict[str, Implementation] | None:
-        """Everything that `fiber` injects, or None while something is missing."""
-        found: dict[str, Implementation] = {}
+    def resolve(self, fiber: Fiber) -> dict[Realm, Implementation] | None:
+        """Everything that `fiber` injects, by realm, or None while something is missing."""
+        found: dict[Realm, Implementation] = {}
         for name in fiber.inject:
             implementation = self.find(fiber.ctx, name)
             if implementation is None:
                 return None
-            found[name] = implementation
+            found[self.realm(fiber.ctx, name)] = implementation
         return found
+
+    def let_go(self, fiber: Fiber) -> None:
+        """The unload of `fiber` is over: what it could read until now is out of its reach."""
+        if fiber.snapshot:
+            fiber.snapshot.clear()
+            self.invalidate()
+        fiber.ctx.forget_all()

@@ -9,6 +9,8 @@ import msgspec
 from dsh_cordis import Key
 from dsh_lossless_json import decoder, encode
 
+from ._errors import SessionError
+
 D = TypeVar("D")
 D_co = TypeVar("D_co", covariant=True)
 
@@ -68,13 +70,19 @@ class SessionEvent(msgspec.Struct, Generic[D_co], frozen=True, eq=False, gc=Fals
 class SessionEventType(Key, Generic[D]):
     """Names an event type and its payload class: `TODO_WRITE = LogEvent("todo/write", TodoWrite)`.
 
-    `KEY.of(event)` narrows an event to the payload.
+    `KEY.of(event)` narrows an event to the payload. One name has one payload class, which a reload
+    of its module may bring anew; another class raises SessionError (EVENT_TYPE_TAKEN).
     """
 
     __slots__ = ("decode", "payload")
     payload: type[D]
 
     def __init__(self, name: str, payload: type[D]) -> None:
+        if hasattr(self, "payload") and _path(self.payload) != _path(payload):
+            raise SessionError(
+                f"event type {name!r} is defined already, with payload {_path(self.payload)}",
+                code="EVENT_TYPE_TAKEN",
+            )
         super().__init__(name)
         self.payload = payload
         self.decode = decoder(payload).decode
@@ -86,6 +94,10 @@ class SessionEventType(Key, Generic[D]):
     def of(self, event: SessionEvent[Any]) -> TypeGuard[SessionEvent[D]]:
         """Whether `event` is of this type."""
         return event.type == self.name
+
+
+def _path(payload: type[Any]) -> str:
+    return f"{payload.__module__}.{payload.__qualname__}"
 
 
 class LogEvent(SessionEventType[D]):

@@ -102,10 +102,9 @@ class SessionEventTypes:
     def register(self, key: SessionEventType[Any]) -> None:
         """Make `key` known without an entry point. Raises `SessionError` if the name is taken."""
         known = self._keys.setdefault(key.name, key)
-        if known != key or known.payload is not key.payload:
-            owner = f"{known.payload.__module__}.{known.payload.__qualname__}"
+        if known is not key:
             raise SessionError(
-                f"event type {key.name!r} is defined already, with payload {owner}",
+                f"event type {key.name!r} is defined already, as {known!r}",
                 code="EVENT_TYPE_TAKEN",
             )
         self._decoders[key.name] = known.decode

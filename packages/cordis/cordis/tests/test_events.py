@@ -358,6 +358,16 @@ async def test_dispatch_observer_is_told_mode_name_arguments_and_target(root: Co
     ]
 
 
+async def test_dispatch_observer_is_told_the_target_that_the_keys_own_rule_gives(root: Context):
+    own, given = Friends(), Friends()
+    scoped = Emit[str]("test/scoped-observed", scoped=lambda _: own)
+    told: list[object] = []
+    root.on(Internal.DISPATCH, lambda _mode, _name, _args, target: told.append(target))
+    root.emit(scoped, "x")
+    root.emit(scoped, "x", target=given)
+    assert told == [own, given]
+
+
 async def test_listener_observer_may_replace_a_registration(root: Context):
     heard, taken, undone = [], [], []
 

@@ -131,6 +131,8 @@ class EventTable:
         """The listeners of one dispatch, after telling the dispatch observers."""
         observers = self.observers
         if observers is not None and not event.name.startswith("internal/"):
+            if target is None and event.scoped is not None:
+                target = event.scoped(*args)
             for observer in observers.all():
                 observer.call(_MODES[type(event)], event.name, args, target)
         return self.listeners(event, args, target)

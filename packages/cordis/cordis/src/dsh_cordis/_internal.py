@@ -51,4 +51,7 @@ class Internal:
     """`(event, listener, prepend)` before each registration; a disposer replaces it."""
 
     DISPATCH: Final = Emit[str, str, tuple[Any, ...], Target | None]("internal/dispatch")
-    """`(mode, name, args, target)` before each dispatch that is not internal. Raising blocks it."""
+    """`(mode, name, args, target)` before each dispatch that is not internal. Raising blocks it.
+
+    The target is the one given, or else the one that the key's own rule derives.
+    """

@@ -8,7 +8,7 @@ import contextvars
 
 import anyio
 import pytest
-from dsh_cordis import Context, CordisError
+from dsh_cordis import Context, CordisError, current_fiber
 
 pytestmark = pytest.mark.anyio
 
@@ -256,3 +256,17 @@ async def test_manager_whose_caller_was_cancelled_is_left_again(root: Context):
     while root.fiber.get_effects():
         await asyncio.sleep(0)
     assert log == ["left"]
+
+
+async def test_a_body_and_its_tasks_run_as_their_fiber_and_foreign_tasks_as_none(root: Context):
+    seen: list[object] = [current_fiber()]
+
+    async def work() -> None:
+        seen.append(current_fiber())
+
+    async def body(ctx: Context, _config: object) -> None:
+        seen.append(current_fiber())
+        await ctx.spawn(work)
+
+    fiber = await root.plugin(body)
+    assert seen == [None, fiber, fiber]

@@ -7,6 +7,8 @@ import sys
 from typing import Final
 
 KERNEL_LOGGER: Final = "dsh.cordis"
+HANDLER_NAME: Final = "dsh.stderr"
+"""What a richer handler knows it by and takes the place of."""
 
 
 class StderrHandler(logging.Handler):
@@ -17,6 +19,7 @@ class StderrHandler(logging.Handler):
 
     def __init__(self, program: str = "dsh") -> None:
         super().__init__(logging.WARNING)
+        self.set_name(HANDLER_NAME)
         self._program = program
         self._held: list[logging.LogRecord] | None = None
 

@@ -10,7 +10,7 @@ from ._effects import Effect, EffectInfo, EffectResult
 from ._errors import ConfigError, CordisError, ServiceAccessError
 from ._fiber import Fiber, FiberState
 from ._internal import Internal
-from ._kernel import cancelled_from_outside
+from ._kernel import cancelled_from_outside, current_fiber
 from ._keys import (
     Bail,
     Disposer,
@@ -64,6 +64,7 @@ __all__ = (
     "Target",
     "Waterfall",
     "cancelled_from_outside",
+    "current_fiber",
     "unwrap",
     "validate_config",
 )

@@ -24,6 +24,11 @@ CURRENT_FIBER: contextvars.ContextVar[Fiber | None] = contextvars.ContextVar(
 """The fiber that owns the running task; unset outside of tasks that the kernel started."""
 
 
+def current_fiber() -> Fiber | None:
+    """The fiber that owns the running task; None in a task that the kernel did not start."""
+    return CURRENT_FIBER.get()
+
+
 class Kernel:
     """The shared state of one context tree, made by its root."""
 

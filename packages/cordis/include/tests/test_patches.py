@@ -138,7 +138,7 @@ def test_expressions_pass_through_untouched():
         ("{}", "must be a top-level YAML array of loader patch entries"),
         ("", "must be a top-level YAML array of loader patch entries; write [] for none"),
         ("[{id: a}, text]", "patches entry 2 in p.yml must be a mapping"),
-        ("[{id: a, isolate: {}}]", "patches entry 1 in p.yml: `isolate` is not supported"),
+        ("[{id: a, isolate: 1}]", "patches entry 1 in p.yml: `isolate` must be a mapping"),
         ("[{id: a, disable: true}]", "did you mean `disabled`?"),
         ("[{id: 5}]", "`id` must be text"),
         ("[{insert: {id: x}}]", "expected a list of rows"),

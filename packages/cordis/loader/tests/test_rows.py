@@ -76,8 +76,12 @@ def test_a_group_holds_rows():
         ("text", "expected a mapping, got 'text'"),
         ({"id": "a"}, "`name` must be the name of a plugin, got nothing"),
         ({"id": 5, "name": "x"}, "`id` must be text, got 5"),
-        ({"id": "a", "name": "x", "isolate": {"fs": True}}, "`isolate` is not supported"),
-        ({"id": "a", "name": "x", "intercept": {}}, "`intercept` is not supported"),
+        ({"id": "a", "name": "x", "isolate": ["fs"]}, "`isolate` must be a mapping by service"),
+        ({"id": "a", "name": "x", "isolate": {"fs": False}}, "fs must be true or the text of a"),
+        ({"id": "a", "name": "x", "isolate": {"fs": Expr("1")}}, "got an expression"),
+        ({"id": "a", "name": "x", "isolate": {"fileSystem": True}}, "no snake_case service name"),
+        ({"id": "a", "name": "x", "intercept": {"fs": 1}}, "fs must be a mapping of settings"),
+        ({"id": "a", "name": "x", "intercept": {"fs": {"a": [Expr("1")]}}}, "holds an !expr"),
         ({"id": "a", "name": "x", "confg": {}}, "unknown field `confg`; did you mean `config`?"),
         ({"id": "a", "name": "x", "disabled": "yes"}, "`disabled` must be true, false or !expr"),
         ({"id": "a", "name": "x", "group": Expr("1")}, "`group` must be true or false"),
@@ -94,9 +98,7 @@ def test_a_wrong_row_is_refused_by_field(value: object, reason: str):
 
 
 def test_a_wrong_row_names_its_id():
-    assert refusal({"id": "tools", "name": "x", "isolate": {}}).startswith(
-        "file.yml, row 1 (tools)"
-    )
+    assert refusal({"id": "tools", "name": "x", "isolate": 1}).startswith("file.yml, row 1 (tools)")
 
 
 def test_a_mapping_is_no_list_of_rows():

@@ -194,10 +194,19 @@ def _patch(entry: Mapping[str, object], *, where: str, base: str | None, layer: 
 
 
 def _changed(target: Row, patch: Patch) -> Row:
-    resets: dict[str, object] = {"group": False, "disabled": False, "inject": (), "config": None}
+    resets: dict[str, object] = {
+        "group": False,
+        "disabled": False,
+        "inject": (),
+        "isolate": {},
+        "intercept": {},
+        "config": None,
+    }
     fields = {key: resets[key] if value is None else value for key, value in patch.fields.items()}
-    if "config" in fields and target.children is not None:
-        fields["children"] = None
+    if "config" in fields:
+        fields["config_from"] = patch.layer
+        if target.children is not None:
+            fields["children"] = None
     changed = msgspec.structs.replace(
         target, **fields, patched_by=_marked(target.patched_by, patch.layer)
     )

@@ -1,11 +1,15 @@
 """Entry tree of plugin rows: entry points, files, modules, expressions."""
 
-# More than a dozen names: the row helpers at the end of the list are shared with files of patches.
+# More than a dozen names: the row helpers at the end of the list are shared with files of patches,
+# and the loader is a definition with events and a storage protocol of its own.
 from __future__ import annotations
 
+from ._entry import Entry, RowSource
 from ._entry_points import EntryPoint, EntryPoints, scan_entry_points
 from ._errors import LoaderError
+from ._events import CONFIG_UPDATE, ENTRY_INIT, PARTIAL_DISPOSE, PATCH_CONTEXT
 from ._expr import Expr
+from ._failures import RowFailure
 from ._loader import LOADER, Loader
 from ._resolve import resolve_plugin
 from ._rows import (
@@ -18,11 +22,15 @@ from ._rows import (
     with_children,
 )
 from ._scope import LoaderOptions
-from ._tree import Entry
+from ._store import RowChange, RowStore
 from ._yaml import read_yaml
 
 __all__ = (
+    "CONFIG_UPDATE",
+    "ENTRY_INIT",
     "LOADER",
+    "PARTIAL_DISPOSE",
+    "PATCH_CONTEXT",
     "Entry",
     "EntryPoint",
     "EntryPoints",
@@ -31,6 +39,10 @@ __all__ = (
     "LoaderError",
     "LoaderOptions",
     "Row",
+    "RowChange",
+    "RowFailure",
+    "RowSource",
+    "RowStore",
     "anchor_name",
     "check_row_fields",
     "parse_rows",

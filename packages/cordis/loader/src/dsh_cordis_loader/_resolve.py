@@ -30,12 +30,19 @@ def resolve_plugin(
     of group `dsh.plugins`; `module:attr`. Raises LoaderError (`UNKNOWN_PLUGIN`) for a name that
     nothing installed has, and whatever the plugin's own import raises.
     """
+    return locate_plugin(name, entry_points=entry_points, builtins=builtins)[0]
+
+
+def locate_plugin(
+    name: str, *, entry_points: EntryPoints, builtins: Mapping[str, object]
+) -> tuple[object, str | None]:
+    """The same with the name of the module that it came from; None for a builtin."""
     if name.startswith(BUILTIN_PREFIX):
         builtin = builtins.get(name.removeprefix(BUILTIN_PREFIX))
         if builtin is None:
             known = ", ".join(f"{BUILTIN_PREFIX}{one}" for one in sorted(builtins)) or "none"
             raise LoaderError(f"no builtin {name!r}; there is {known}", code="UNKNOWN_PLUGIN")
-        return builtin
+        return builtin, None
     if name.startswith(("/", "./", "../")) or _drive(name):
         return _from_file(name)
     points = entry_points[PLUGIN_GROUP]
@@ -45,7 +52,7 @@ def resolve_plugin(
     if point is None and not (colon and module and attribute):
         raise _unknown(name, list(points))
     imported = _import(module, name)
-    return _attribute(imported, attribute, name) if colon else imported
+    return (_attribute(imported, attribute, name) if colon else imported), imported.__name__
 
 
 def _import(module: str, name: str) -> ModuleType:
@@ -62,7 +69,7 @@ def _import(module: str, name: str) -> ModuleType:
         raise
 
 
-def _from_file(name: str) -> object:
+def _from_file(name: str) -> tuple[object, str]:
     path, attribute = name, ""
     if not path.endswith(".py"):
         path, _, attribute = name.rpartition(":")
@@ -79,7 +86,7 @@ def _from_file(name: str) -> object:
     module = sys.modules.get(module_name)
     if module is None:
         module = _load(module_name, file)
-    return _attribute(module, attribute, name) if attribute else module
+    return (_attribute(module, attribute, name) if attribute else module), module_name
 
 
 def _load(module_name: str, file: Path) -> ModuleType:

@@ -6,7 +6,7 @@ import os.path
 import re
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import Final, cast
+from typing import Final, Literal, cast
 
 import msgspec
 
@@ -14,11 +14,16 @@ from ._errors import LoaderError
 from ._expr import Expr
 
 GROUP: Final = "cordis:group"
-ROW_FIELDS: Final = ("id", "name", "group", "disabled", "inject", "config")
-_REFUSED: Final = {
-    "isolate": "services are not isolated per row; mount the row in a process of its own",
-    "intercept": "put what the row needs into its `config`",
-}
+ROW_FIELDS: Final = (
+    "id",
+    "name",
+    "group",
+    "disabled",
+    "inject",
+    "isolate",
+    "intercept",
+    "config",
+)
 _SERVICE_NAME: Final = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*\Z")
 
 
@@ -33,7 +38,17 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """Whether patches descend into `children`."""
     disabled: bool | Expr = False
     inject: tuple[str, ...] = ()
-    """Names of services that this row waits for, beside those that its plugin injects."""
+    """Services that this row and every fiber below it wait for, beside the plugins' own."""
+    isolate: Mapping[str, Literal[True] | str] = msgspec.field(
+        default_factory=dict[str, Literal[True] | str]
+    )
+    """Services that stand in another realm for the row and what is below it: True is a private
+    one, a text the one that all rows with this text share.
+    """
+    intercept: Mapping[str, Mapping[str, object]] = msgspec.field(
+        default_factory=dict[str, Mapping[str, object]]
+    )
+    """Settings by service for the row and what is below it, merged over those from outside."""
     config: object = None
     """As written, with `Expr` nodes at any depth; None for a row with children."""
     children: tuple[Row, ...] | None = None
@@ -44,6 +59,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """The directory of the file that it comes from."""
     patched_by: tuple[str, ...] = ()
     """The layers that changed it since, in order, each once."""
+    config_from: str = ""
+    """The layer that set `config` last; empty if that is `origin`."""
 
 
 def parse_rows(value: object, *, where: str, base: str | None, origin: str) -> tuple[Row, ...]:
@@ -82,6 +99,8 @@ def parse_row(value: object, *, where: str, base: str | None, origin: str) -> Ro
         group=cast("bool", known.get("group", False)),
         disabled=cast("bool | Expr", known.get("disabled", False)),
         inject=cast("tuple[str, ...]", known.get("inject", ())),
+        isolate=cast("Mapping[str, Literal[True] | str]", known.get("isolate", {})),
+        intercept=cast("Mapping[str, Mapping[str, object]]", known.get("intercept", {})),
         config=known.get("config"),
         origin=origin,
         base=base,
@@ -108,8 +127,6 @@ def check_row_fields(fields: Mapping[str, object], *, where: str) -> dict[str, o
     """
     result: dict[str, object] = {}
     for key, value in fields.items():
-        if key in _REFUSED:
-            raise _invalid(where, f"`{key}` is not supported: {_REFUSED[key]}")
         if key not in ROW_FIELDS:
             import difflib  # only a mistake pays for it
 
@@ -141,6 +158,10 @@ def row_fields(row: Row) -> dict[str, object]:
         result["group"] = True
     if row.inject:
         result["inject"] = list(row.inject)
+    if row.intercept:
+        result["intercept"] = {name: dict(settings) for name, settings in row.intercept.items()}
+    if row.isolate:
+        result["isolate"] = dict(row.isolate)
     if row.children is not None:
         result["config"] = [row_fields(child) for child in row.children]
     elif row.config is not None:
@@ -156,6 +177,17 @@ def walk_rows(rows: Sequence[Row]) -> list[Row]:
         if row.children:
             result.extend(walk_rows(row.children))
     return result
+
+
+def holds_expression(value: object) -> bool:
+    """Whether there is an `!expr` in it, at any depth."""
+    if isinstance(value, Expr):
+        return True
+    if isinstance(value, Mapping):
+        return any(holds_expression(item) for item in cast("Mapping[str, object]", value).values())
+    return isinstance(value, (list, tuple)) and any(
+        holds_expression(item) for item in cast("Sequence[object]", value)
+    )
 
 
 def describe(value: object) -> str:
@@ -174,6 +206,10 @@ def describe(value: object) -> str:
 def _field(key: str, value: object, where: str) -> object:
     if key == "inject":
         return _service_names(value, where)
+    if key == "isolate":
+        return _isolated(value, where)
+    if key == "intercept":
+        return _intercepted(value, where)
     if key == "disabled" and isinstance(value, Expr):
         return value
     if not isinstance(value, bool):
@@ -191,6 +227,46 @@ def _service_names(value: object, where: str) -> tuple[str, ...]:
             raise _invalid(where, f"`inject`: {describe(name)} is no snake_case service name")
         names.append(name)
     return tuple(dict.fromkeys(names))
+
+
+def _isolated(value: object, where: str) -> dict[str, Literal[True] | str]:
+    result: dict[str, Literal[True] | str] = {}
+    for name, label in _by_service("isolate", value, where).items():
+        if label is None:
+            continue
+        if label is not True and not (isinstance(label, str) and label.strip()):
+            raise _invalid(
+                where,
+                f"`isolate`: {name} must be true or the text of a label, got {describe(label)}",
+            )
+        result[name] = label
+    return result
+
+
+def _intercepted(value: object, where: str) -> dict[str, Mapping[str, object]]:
+    result: dict[str, Mapping[str, object]] = {}
+    for name, settings in _by_service("intercept", value, where).items():
+        if settings is None:
+            continue
+        if not isinstance(settings, Mapping):
+            raise _invalid(
+                where,
+                f"`intercept`: {name} must be a mapping of settings, got {describe(settings)}",
+            )
+        if holds_expression(cast("object", settings)):
+            raise _invalid(where, f"`intercept`: {name} holds an !expr; settings are plain values")
+        result[name] = cast("Mapping[str, object]", settings)
+    return result
+
+
+def _by_service(field: str, value: object, where: str) -> Mapping[str, object]:
+    if not isinstance(value, Mapping):
+        raise _invalid(where, f"`{field}` must be a mapping by service name, got {describe(value)}")
+    named = cast("Mapping[str, object]", value)
+    for name in named:
+        if not _SERVICE_NAME.match(name):
+            raise _invalid(where, f"`{field}`: {name!r} is no snake_case service name")
+    return named
 
 
 def _invalid(where: str, problem: str) -> LoaderError:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from dsh_llm_mock_server import Reply
 
 CHECKS = """
@@ -13,6 +15,30 @@ CHECKS = """
 STRAY = """
 - insert:
     - {id: stray, name: ./stray.py}
+"""
+
+CONSOLE = """
+- insert:
+    - {id: log, name: dsh-cordis-logger-console, config: {levels: {dsh.noisy: debug}, width: 100}}
+    - {id: noisy, name: ./noisy.py}
+"""
+
+NOISY_PLUGIN = """
+import logging
+from dsh_agent import AGENT_SESSION_START
+
+log = logging.getLogger("dsh.noisy")
+
+async def work():
+    log.debug("%s works", "it")
+    try:
+        raise LookupError("no such thing")
+    except LookupError:
+        log.exception("it went wrong")
+
+def apply(ctx, config):
+    # Every row stands by then, the one that shows the log too.
+    ctx.on(AGENT_SESSION_START, lambda _: ctx.spawn(work))
 """
 
 STRAY_PLUGIN = """
@@ -40,3 +66,21 @@ def test_an_event_that_is_told_to_the_wrong_scope_is_a_violation_with_its_name(d
     (dsh.workspace / "stray.py").write_text(STRAY_PLUGIN)
     done = dsh.run("--patch", "checks.yml", "headless", "go")
     assert 'invariant violated by "dsh-scope": agent/status is dispatched' in done.stderr
+
+
+def test_a_patch_gives_a_run_a_log_with_owners_and_folded_tracebacks(dsh, model):
+    model([Reply.text("ok")])
+    (dsh.workspace / "log.yml").write_text(CONSOLE)
+    (dsh.workspace / "noisy.py").write_text(NOISY_PLUGIN)
+    done = dsh.run("--patch", "log.yml", "headless", "go")
+    assert (done.code, done.stdout) == (0, "ok\n")
+    stamp = re.compile(r"\d\d:\d\d:\d\d\.\d{3} ")
+    lines = [line.rstrip() for line in done.stderr.splitlines() if stamp.match(line)]
+    assert [stamp.sub("", line) for line in lines] == [
+        "DEBUG    noisy dsh.noisy it works",
+        "ERROR    noisy dsh.noisy it went wrong",
+    ]
+    assert "LookupError: no such thing" in done.stderr
+    assert "dsh: error" not in done.stderr, "the plain handler has stepped back"
+    assert "\x1b" not in done.stderr, "a pipe has no colours"
+    assert max(map(len, done.stderr.splitlines())) <= 100

@@ -164,3 +164,43 @@ async def test_pending_debounce_never_fires_after_dispose(root: Context):
     made[0]("b")
     await root[TIMER].timeout(10)
     assert seen == []
+
+
+async def test_disposing_a_throttled_callable_drops_the_run_that_waits(root: Context):
+    seen: list[str] = []
+    throttled = root[TIMER].throttle(5, seen.append)
+    throttled("a")
+    throttled("b")
+    throttled.dispose()
+    throttled("c")
+    await root[TIMER].timeout(10)
+    assert seen == ["a"]
+
+
+async def test_disposing_a_debounced_callable_drops_the_run_that_waits(root: Context):
+    seen: list[str] = []
+    debounced = root[TIMER].debounce(5, seen.append)
+    debounced("a")
+    debounced.dispose()
+    await root[TIMER].timeout(10)
+    assert seen == []
+    assert not [one for one in root.fiber.get_effects() if one.label == "ctx.debounce()"]
+
+
+async def test_the_timers_are_attributes_of_every_context_and_belong_to_who_reads_them(
+    root: Context,
+):
+    waits: list[asyncio.Future[None]] = []
+    fiber = await root.plugin(lambda ctx, _config: waits.append(ctx.timeout(50)), inject=[TIMER])
+    assert [info.label for info in fiber.get_effects()] == ["ctx.timeout()"]
+    await fiber.dispose()
+    with pytest.raises(TimerError, match="Context has been disposed"):
+        await waits[0]
+
+
+async def test_without_the_service_no_context_has_timers():
+    async with Context() as root:
+        service = await root.plugin(Timers)
+        assert callable(root.timeout)
+        await service.dispose()
+        assert root.timeout is None

@@ -30,6 +30,10 @@ class Timers(Service):
     Config = NoConfig
     name = "dsh-cordis-timer"
 
+    def start(self) -> Effect:
+        # For notebooks: `ctx.timeout(50)`. Read through the caller, so that it owns the timer.
+        return self.ctx.mixin(TIMER, ("debounce", "interval", "throttle", "timeout"))
+
     @overload
     def timeout(self, delay_ms: float) -> asyncio.Future[None]: ...
     @overload

@@ -214,7 +214,7 @@ class EventBus:
 
     def reaches(self, event: EventKey[*Ts], *args: *Ts, target: Target | None = None) -> bool:
         """Whether a dispatch would find a listener; observers of dispatches are not asked."""
-        return bool(self._events.listeners(event, args, target))
+        return bool(self._events.select(event, args, target, silent=True))
 
     async def parallel(
         self, event: Parallel[*Ts], *args: *Ts, target: Target | None = None
@@ -240,7 +240,9 @@ class EventBus:
         target: Target | None = None,
     ) -> R:
         """Run the listeners around `inner`, outermost first; the outermost's result."""
-        return await modes.chain(self._events.select(event, args, target), args, inner)()
+        listeners = self._events.select(event, args, target)
+        chain = modes.PayloadChain if len(args) == 1 else modes.Chain
+        return await chain(listeners, args, inner).proceed()
 
     def waterfall_sync(
         self,
@@ -250,4 +252,6 @@ class EventBus:
         target: Target | None = None,
     ) -> R:
         """Run the listeners around `inner` without awaiting; the outermost's result."""
-        return modes.chain(self._events.select(event, args, target), args, inner)()
+        listeners = self._events.select(event, args, target)
+        chain = modes.PayloadChain if len(args) == 1 else modes.Chain
+        return chain(listeners, args, inner).proceed()

@@ -49,14 +49,16 @@ class Listener:
 class ListenerList:
     """The listeners of one event, the latest prepended first, then by registration."""
 
-    __slots__ = ("_admitted", "_back", "_front", "_tuple", "mode")
+    __slots__ = ("_admitted", "_back", "_front", "mode", "ready")
     mode: type[AnyEventKey]
+    ready: tuple[Listener, ...] | None
+    """What `all` gives; None where that has to be put together first."""
 
     def __init__(self, mode: type[AnyEventKey]) -> None:
         self.mode = mode
         self._front: dict[Listener, None] = {}
         self._back: dict[Listener, None] = {}
-        self._tuple: tuple[Listener, ...] | None = ()
+        self.ready = ()
         self._admitted: dict[object, tuple[Listener, ...]] = {}
 
     def add(self, listener: Listener, *, prepend: bool) -> None:
@@ -72,9 +74,9 @@ class ListenerList:
 
     def all(self) -> tuple[Listener, ...]:
         """Every listener in order."""
-        listeners = self._tuple
+        listeners = self.ready
         if listeners is None:
-            listeners = self._tuple = (*reversed(self._front), *self._back)
+            listeners = self.ready = (*reversed(self._front), *self._back)
         return listeners
 
     def admitted(self, target: Target) -> tuple[Listener, ...]:
@@ -94,7 +96,7 @@ class ListenerList:
         return tuple(one for one in self.all() if one.unscoped or accepts(one.ctx))
 
     def _changed(self) -> None:
-        self._tuple = None
+        self.ready = None
         if self._admitted:
             self._admitted.clear()
 
@@ -126,31 +128,36 @@ class EventTable:
         return entry
 
     def select(
-        self, event: AnyEventKey, args: tuple[Any, ...], target: Target | None
+        self,
+        event: AnyEventKey,
+        args: tuple[Any, ...],
+        target: Target | None,
+        *,
+        silent: bool = False,
     ) -> tuple[Listener, ...]:
-        """The listeners of one dispatch, after telling the dispatch observers."""
-        observers = self.observers
-        if observers is not None and not event.name.startswith("internal/"):
-            if target is None and event.scoped is not None:
-                target = event.scoped(*args)
-            for observer in observers.all():
-                observer.call(_MODES[type(event)], event.name, args, target)
-        return self.listeners(event, args, target)
-
-    def listeners(
-        self, event: AnyEventKey, args: tuple[Any, ...], target: Target | None
-    ) -> tuple[Listener, ...]:
-        """The listeners that a dispatch would reach; nobody is told."""
+        """The listeners of one dispatch, after telling the dispatch observers (unless `silent`)."""
+        if target is None and event.scoped is not None:
+            target = event.scoped(*args)
+        if self.observers is not None and not silent:
+            self._tell(self.observers, event, args, target)
         entry = self._lists.get(event.name)
         if entry is None:
             return ()
-        if target is None:
-            if event.scoped is None:
-                return entry.all()
-            target = event.scoped(*args)
-            if target is None:
-                return entry.all()
-        return entry.admitted(target)
+        if target is not None:
+            return entry.admitted(target)
+        listeners = entry.ready
+        return entry.all() if listeners is None else listeners
+
+    def _tell(
+        self,
+        observers: ListenerList,
+        event: AnyEventKey,
+        args: tuple[Any, ...],
+        target: Target | None,
+    ) -> None:
+        if not event.name.startswith("internal/"):
+            for observer in observers.all():
+                observer.call(_MODES[type(event)], event.name, args, target)
 
     def heard(self, event: AnyEventKey) -> bool:
         """Whether anyone listens."""
@@ -233,6 +240,8 @@ async def serial(event: AnyEventKey, listeners: tuple[Listener, ...], args: tupl
     for listener in listeners:
         try:
             result = listener.call(*args)
+            if result is None or result is False:
+                continue
             if inspect.isawaitable(result):
                 result = await result
         except Exception as error:
@@ -260,16 +269,42 @@ def bail(event: AnyEventKey, listeners: tuple[Listener, ...], args: tuple[Any, .
     return None
 
 
-def chain(
-    listeners: tuple[Listener, ...], args: tuple[Any, ...], inner: Callable[[], Any]
-) -> Callable[[], Any]:
-    """The waterfall as one function: each call consumes one more listener, at last `inner`."""
-    if not listeners:
-        return inner
-    rest = iter(listeners)
+class Chain:
+    """A waterfall under way: each `proceed` runs one more listener, at last `inner`."""
 
-    def proceed() -> Any:  # noqa: ANN401 - the key types it where it is called
-        listener = next(rest, None)
-        return inner() if listener is None else listener.call(*args, proceed)
+    __slots__ = ("_args", "_inner", "_rest")
 
-    return proceed
+    # Not a closure, which would refer to itself and leave each dispatch to the collector; the bound
+    # method that listeners get as their `next` is also quicker than a callable instance.
+
+    def __init__(
+        self, listeners: tuple[Listener, ...], args: tuple[Any, ...], inner: Callable[[], Any]
+    ) -> None:
+        self._rest = iter(listeners)
+        self._args = args
+        self._inner = inner
+
+    def proceed(self) -> Any:  # noqa: ANN401 - the key types it where it is called
+        """The rest of the waterfall."""
+        for listener in self._rest:  # one step of it: quicker than `next` with a default
+            return listener.call(*self._args, self.proceed)
+        return self._inner()
+
+
+class PayloadChain(Chain):
+    """The same for one argument, as product events have: nothing is unpacked at each step."""
+
+    __slots__ = ("_payload",)
+
+    def __init__(
+        self, listeners: tuple[Listener, ...], args: tuple[Any, ...], inner: Callable[[], Any]
+    ) -> None:
+        self._rest = iter(listeners)  # written out: a dispatch pays for each call
+        self._payload = args[0]
+        self._inner = inner
+
+    def proceed(self) -> Any:  # noqa: ANN401 - the key types it where it is called
+        """The rest of the waterfall."""
+        for listener in self._rest:
+            return listener.call(self._payload, self.proceed)
+        return self._inner()

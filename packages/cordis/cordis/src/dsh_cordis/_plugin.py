@@ -106,6 +106,8 @@ def _record(plugin: object, run: Callable[..., Any], name: str | None) -> Plugin
 
 def injection(inject: Injected, whose: str) -> Injection:
     """`inject` in one form. Raises CordisError, naming `whose` it is, if it holds no keys."""
+    if not inject:
+        return {}
     settings: Mapping[Any, Any] = (
         cast("Mapping[Any, Any]", inject) if isinstance(inject, Mapping) else {}
     )

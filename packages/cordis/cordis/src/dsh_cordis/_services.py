@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ._errors import CordisError, ServiceAccessError
 from ._internal import Internal
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from ._events import EventTable
     from ._fiber import Fiber
     from ._keys import ServiceKey
+
+
+_MIN_PRUNED: Final = 64
+"""How many readers an implementation remembers before it looks for those that are gone."""
 
 
 class Realm:
@@ -52,7 +56,7 @@ class RealmTarget:
 class Implementation:
     """One provided value."""
 
-    __slots__ = ("_holders", "available", "ctx", "fiber", "key", "value")
+    __slots__ = ("_holders", "_prune_at", "available", "ctx", "fiber", "key", "value")
     ctx: Context
     """The context that provided it: a service's look-ups go through it, whoever calls."""
 
@@ -68,7 +72,9 @@ class Implementation:
         self.ctx = ctx
         self.fiber = ctx.fiber
         self.available = available
-        self._holders: weakref.WeakSet[Context] = weakref.WeakSet()
+        # Not a WeakSet, which costs several times as much for each reader.
+        self._holders: list[weakref.ref[Context]] = []
+        self._prune_at = _MIN_PRUNED
 
     def admits(self, ctx: Context) -> bool:
         """Whether its availability predicate, if any, agrees that `ctx` sees it."""
@@ -89,16 +95,25 @@ class Implementation:
         if isinstance(value, Service):
             value = bind(value, ctx, self.ctx)
         ctx.views[self.key.name] = (self, value)
-        self._holders.add(ctx)
+        self._hold(ctx)
         return value
+
+    def _hold(self, ctx: Context) -> None:
+        if len(self._holders) >= self._prune_at:
+            self._holders = [one for one in self._holders if one() is not None]
+            self._prune_at = max(_MIN_PRUNED, 2 * len(self._holders))
+        self._holders.append(weakref.ref(ctx))
 
     def drop_views(self) -> None:
         """Let every context forget it."""
-        for ctx in tuple(self._holders):
+        holders, self._holders = self._holders, []
+        for holder in holders:
+            ctx = holder()
+            if ctx is None:
+                continue
             held = ctx.views.get(self.key.name)
             if held is not None and held[0] is self:
                 ctx.forget(self.key.name)
-        self._holders.clear()
 
 
 class ServiceTable:
@@ -332,10 +347,11 @@ class ServiceTable:
         """Everything that `fiber` injects, by realm, or None while something is missing."""
         found: dict[Realm, Implementation] = {}
         for name in fiber.inject:
-            implementation = self.find(fiber.ctx, name)
-            if implementation is None:
+            realm = self.realm(fiber.ctx, name)
+            one = self._implementations.get(realm)
+            if one is None or not one.fiber.active or not one.admits(fiber.ctx):
                 return None
-            found[self.realm(fiber.ctx, name)] = implementation
+            found[realm] = one
         return found
 
     def let_go(self, fiber: Fiber) -> None:

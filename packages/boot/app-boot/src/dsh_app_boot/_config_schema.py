@@ -8,7 +8,7 @@ secret is only ever written.
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
 import msgspec
@@ -142,18 +142,23 @@ def _models(kind: type) -> Iterator[_Model]:
     waiting: list[Any] = [kind]
     while waiting:
         found = waiting.pop()
-        if isinstance(found, type) and id(found) not in seen:
+        described = _described(found) if id(found) not in seen else None
+        if described is not None:
             seen.add(id(found))
-            fields = _struct if issubclass(found, msgspec.Struct) else _pydantic(found)
-            if fields is not None:
-                model, kinds = fields(found)
-                yield model
-                waiting.extend(kinds)
+            yield described[0]
+            waiting.extend(described[1])
         waiting.extend(typing.get_args(found))
 
 
-def _struct(kind: type) -> tuple[_Model, list[Any]]:
-    struct = cast("type[msgspec.Struct]", kind)
+def _described(kind: Any) -> tuple[_Model, list[Any]] | None:  # noqa: ANN401 - a type expression
+    # By its face, so that an installation without pydantic never imports it.
+    if hasattr(kind, "model_validate"):
+        return _pydantic_model(kind)
+    is_struct = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+    return _struct(cast("type[msgspec.Struct]", kind)) if is_struct else None
+
+
+def _struct(struct: type[msgspec.Struct]) -> tuple[_Model, list[Any]]:
     hints = typing.get_type_hints(struct, include_extras=True)
     pairs = list(zip(struct.__struct_fields__, struct.__struct_encode_fields__, strict=True))
     secrets = frozenset(wire for name, wire in pairs if _is_secret(hints[name]))
@@ -161,13 +166,7 @@ def _struct(kind: type) -> tuple[_Model, list[Any]]:
     return _Model(struct.__name__, wires, secrets, is_open=False), [hints[n] for n, _ in pairs]
 
 
-def _pydantic(kind: type) -> Callable[[type], tuple[_Model, list[Any]]] | None:
-    """By its face, so that an installation without pydantic never imports it."""
-    return _pydantic_model if hasattr(kind, "model_validate") else None
-
-
-def _pydantic_model(kind: type) -> tuple[_Model, list[Any]]:
-    model = cast("Any", kind)
+def _pydantic_model(model: Any) -> tuple[_Model, list[Any]]:  # noqa: ANN401 - a class of pydantic's
     wires: dict[str, str] = {}
     secrets: set[str] = set()
     for name, info in model.model_fields.items():

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePath
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +22,7 @@ _FREE_NAMES: Final = (
     (r"^(\.{1,2}/|/|[A-Za-z]:[/\\]).*\.py(:[A-Za-z_][\w.]*)?$", "a Python file beside this one"),
 )
 _EXPRESSION: Final[Mapping[str, object]] = {
+    # What an expression can say that a plain value cannot needs one of these names.
     "description": "The text of an expression, written `!expr ...`.",
     "type": "string",
     "pattern": r"\b(env|platform|cwd|ctx|dsh_home|coalesce|int|json)\b",
@@ -148,6 +150,7 @@ def _change(
 
 
 def _row(names: Sequence[str], by_name: Mapping[str, str], required: set[str]) -> dict[str, Any]:
+    known = [name for name in names if not _is_file(name)]
     free = [
         {"type": "string", "pattern": shape, "description": text} for shape, text in _FREE_NAMES
     ]
@@ -161,7 +164,7 @@ def _row(names: Sequence[str], by_name: Mapping[str, str], required: set[str]) -
         rule: dict[str, Any] = {"properties": {"config": _ref(key)}}
         if name in required:
             rule["required"] = ["config"]
-        rules.append(_when("name", name, rule))
+        rules.append(_when("name", _written(name, by_name), rule))
     return {
         "description": "One configured plugin.",
         "type": "object",
@@ -174,7 +177,7 @@ def _row(names: Sequence[str], by_name: Mapping[str, str], required: set[str]) -
             },
             "name": {
                 "description": "The plugin.",
-                "anyOf": [{"enum": [*names, _GROUP, _INCLUDE]}, *free],
+                "anyOf": [{"enum": [*known, _GROUP, _INCLUDE]}, *free],
             },
             **_fields(),
         },
@@ -234,11 +237,25 @@ def _include() -> dict[str, Any]:
     }
 
 
-def _when(field: str, value: str, then: Mapping[str, object]) -> dict[str, Any]:
-    return {
-        "if": {"required": [field], "properties": {field: {"const": value}}},
-        "then": dict(then),
-    }
+def _is_file(name: str) -> bool:
+    return PurePath(name).is_absolute()
+
+
+def _written(name: str, names: Iterable[str]) -> str | dict[str, Any]:
+    """How files call the plugin: rows have the whole path of one that a file calls `./x.py`."""
+    if not _is_file(name):
+        return name
+    last = PurePath(name).name
+    if [PurePath(one).name for one in names if _is_file(one)].count(last) > 1:
+        return name
+    return {"type": "string", "pattern": f"(^|/){re.escape(last)}$"}
+
+
+def _when(
+    field: str, value: str | Mapping[str, object], then: Mapping[str, object]
+) -> dict[str, Any]:
+    fits = {"const": value} if isinstance(value, str) else dict(value)
+    return {"if": {"required": [field], "properties": {field: fits}}, "then": dict(then)}
 
 
 def _ref(name: str) -> dict[str, Any]:

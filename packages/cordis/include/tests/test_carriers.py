@@ -200,7 +200,7 @@ async def test_a_bad_included_file_leaves_the_old_tree(
     assert states(loader) == {"i": "ACTIVE", "i:a": "ACTIVE"}
 
 
-@pytest.mark.parametrize("config", ["{}", "{path: 5}", "{path: a.yml, initial: []}", "text"])
+@pytest.mark.parametrize("config", ["{}", "{path: 5}", "{path: a.yml, inital: []}", "text"])
 async def test_the_config_of_an_include_is_checked(loader: Loader, config: str):
     with pytest.raises(LoaderError, match=r"include i: config is \{path: FILE, patches"):
         await loader.apply(rows(f"[{{id: i, name: 'cordis:include', config: {config}}}]"))

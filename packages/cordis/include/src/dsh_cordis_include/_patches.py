@@ -64,6 +64,11 @@ def read_patch_file(
         raise IncludeError(
             f"failed to read patches {file}: {error.strerror or error}", code="CONFIG_UNREADABLE"
         ) from None
+    return parsed_patches(data, file=file, layer=layer)
+
+
+def parsed_patches(data: bytes, *, file: Path, layer: str | None = None) -> tuple[Patch, ...]:
+    """The patches that `data` holds as the content of `file`. Raises IncludeError."""
     try:
         value = read_yaml(data, where=str(file))
     except LoaderError as error:

@@ -23,7 +23,7 @@ from ._rows import (
 )
 from ._scope import LoaderOptions
 from ._store import RowChange, RowStore
-from ._yaml import read_yaml
+from ._yaml import read_yaml, write_yaml
 
 __all__ = (
     "CONFIG_UPDATE",
@@ -52,4 +52,5 @@ __all__ = (
     "scan_entry_points",
     "walk_rows",
     "with_children",
+    "write_yaml",
 )

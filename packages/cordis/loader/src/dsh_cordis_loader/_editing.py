@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import secrets
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -60,7 +60,7 @@ class Editor:
     ) -> Entry:
         members = self._members(parent)
         tree = members.tree
-        fields = {**fields, "id": fields.get("id") or secrets.token_hex(4)}
+        fields = {**fields, "id": fields.get("id") or os.urandom(4).hex()}
         file = tree.source.file if tree.source is not None else None
         row = parse_row(
             fields,

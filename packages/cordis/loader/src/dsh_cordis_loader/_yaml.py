@@ -6,7 +6,8 @@ are therefore left out, and the composed nodes are turned into plain values here
 
 from __future__ import annotations
 
-from typing import Final
+import re
+from typing import Any, Final
 
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
@@ -36,6 +37,10 @@ _SPECIAL_FLOATS: Final = {
     for word in ("inf", "Inf", "INF", "nan", "NaN", "NAN")
     for sign in (("", "-", "+") if word.lower() == "inf" else ("",))
 }
+_YAML_1_2_ONLY: Final = re.compile(
+    r"0o[0-7]+\Z|[-+]?[0-9]+\Z|[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z"
+)
+"""Text that PyYAML, which writes by the rules of 1.1, would leave unquoted."""
 _FLOAT_CHARACTERS: Final = frozenset("0123456789+-.eE")
 
 
@@ -66,6 +71,18 @@ def read_yaml(text: str | bytes, *, where: str) -> object:
         detail = " ".join(str(error).split())
         raise LoaderError(f"{where}: {detail}", code="INVALID_YAML") from None
     return None if node is None else _Builder(where).build(node)
+
+
+def write_yaml(value: object) -> str:
+    """Plain data and `Expr` as block YAML that `read_yaml` reads back to the same."""
+    return yaml.dump(
+        value,
+        Dumper=_dumper(),
+        sort_keys=False,
+        default_flow_style=False,
+        allow_unicode=True,
+        width=2**30,
+    )
 
 
 class _Parser(yaml.CSafeLoader):
@@ -187,6 +204,25 @@ def _number(text: str) -> int | float | str:
         except ValueError:
             return text
     return text
+
+
+def _dumper() -> type[yaml.CSafeDumper]:
+    class Dumper(yaml.CSafeDumper):
+        """Quotes what YAML 1.1 or 1.2 would read as something else than text; writes no aliases."""
+
+        def ignore_aliases(self, data: Any) -> bool:  # noqa: ANN401, ARG002 - the library's signature
+            return True
+
+    def expression(dumper: Any, value: Expr) -> yaml.ScalarNode:  # noqa: ANN401 - the library's signature
+        return dumper.represent_scalar("!expr", value.text, style='"')
+
+    def text(dumper: Any, value: str) -> yaml.ScalarNode:  # noqa: ANN401 - the library's signature
+        style = "'" if _YAML_1_2_ONLY.match(value) else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+    Dumper.add_representer(Expr, expression)
+    Dumper.add_representer(str, text)
+    return Dumper
 
 
 def _short(tag: str) -> str:

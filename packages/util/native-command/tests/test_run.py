@@ -114,14 +114,25 @@ async def test_an_aborted_signal_starts_nothing(tmp_path: Path) -> None:
     assert not file.exists()
 
 
-async def test_a_cancelled_caller_leaves_no_process(tmp_path: Path) -> None:
+async def test_a_cancelled_caller_returns_once_the_process_is_gone(tmp_path: Path) -> None:
     file = tmp_path / "pids"
     command, arguments = family(file, "time.sleep(600)")
     async with anyio.create_task_group() as group:
         group.start_soon(run_native_command, command, arguments)
-        pids = await started(file)
+        leader, child = await started(file)
         group.cancel_scope.cancel()
-    await gone(*pids)
+    assert not Path(f"/proc/{leader}").exists(), "it was waited for"
+    await gone(child)
+
+
+async def test_a_caller_that_is_cancelled_at_the_start_leaves_no_process(tmp_path: Path) -> None:
+    file = tmp_path / "pids"
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await run_native_command(*family(file, "time.sleep(600)"))
+    assert scope.cancelled_caught
+    if file.exists():
+        await gone(*await started(file))
 
 
 async def test_an_abort_after_the_end_changes_nothing() -> None:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, cast
 
+import anyio
 import msgspec
 from dsh_cordis import AbortSignal
 
@@ -52,15 +53,18 @@ async def run_native_command(
     if signal is not None:
         signal.throw_if_aborted()
     loop = asyncio.get_running_loop()
+    run = _Run(loop, max_output_bytes)
     try:
-        transport, run = await loop.subprocess_exec(
-            lambda: _Run(loop, max_output_bytes),
-            *(command, *arguments),
-            stdin=subprocess.DEVNULL,
-            cwd=cwd,
-            env=minimal_environment(os.environ) if env is None else dict(env),
-            start_new_session=True,
-        )
+        # A start that is cut short would leave a process that nobody waits for.
+        with anyio.CancelScope(shield=True):
+            await loop.subprocess_exec(
+                lambda: run,
+                *(command, *arguments),
+                stdin=subprocess.DEVNULL,
+                cwd=cwd,
+                env=minimal_environment(os.environ) if env is None else dict(env),
+                start_new_session=True,
+            )
     except (OSError, ValueError) as error:
         raise _not_started(command, cwd, error) from error
     forget = signal.on_abort(run.stop) if signal is not None else None
@@ -69,18 +73,20 @@ async def run_native_command(
     finally:
         if forget is not None:
             forget()
-        transport.close()
+        run.transport.close()
     if signal is not None:
         signal.throw_if_aborted()
-    return _output(command, run, cast("int", transport.get_returncode()))
+    return _output(command, run)
 
 
 class _Run(asyncio.SubprocessProtocol):
     """The streams and the end of one process."""
 
+    transport: asyncio.SubprocessTransport
+    """Set once it is started."""
+
     def __init__(self, loop: asyncio.AbstractEventLoop, max_output_bytes: int) -> None:
         self._max_output_bytes = max_output_bytes
-        self._pid = 0
         self._stopped: asyncio.Future[None] = loop.create_future()
         self._exited: asyncio.Future[None] = loop.create_future()
         self._closed: asyncio.Future[None] = loop.create_future()
@@ -106,15 +112,14 @@ class _Run(asyncio.SubprocessProtocol):
             if self._stopped.done():
                 # The whole group, also when its leader is gone: that is what still holds a stream.
                 with suppress(ProcessLookupError, PermissionError):
-                    os.killpg(self._pid, signals.SIGKILL)
-                await _first(self._exited)
+                    os.killpg(cast("int", self.transport.get_pid()), signals.SIGKILL)
+                with anyio.CancelScope(shield=True):
+                    await _first(self._exited)
 
     # -- what the event loop calls --------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        pid = cast("asyncio.SubprocessTransport", transport).get_pid()
-        assert pid is not None
-        self._pid = pid
+        self.transport = cast("asyncio.SubprocessTransport", transport)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         stream = self.stdout if fd == _STDOUT else self.stderr
@@ -135,7 +140,8 @@ async def _first(*futures: asyncio.Future[None], timeout_s: float | None = None)
     await asyncio.wait(futures, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
 
 
-def _output(command: str, run: _Run, exit_code: int) -> CommandOutput:
+def _output(command: str, run: _Run) -> CommandOutput:
+    exit_code = cast("int", run.transport.get_returncode())
     stdout = run.stdout.decode("utf-8", "replace")
     stderr = run.stderr.decode("utf-8", "replace")
     if not run.overflowed and exit_code == 0:

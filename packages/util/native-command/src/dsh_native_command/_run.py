@@ -112,7 +112,7 @@ class _Run(asyncio.SubprocessProtocol):
             if self._stopped.done():
                 # The whole group, also when its leader is gone: that is what still holds a stream.
                 with suppress(ProcessLookupError, PermissionError):
-                    os.killpg(cast("int", self.transport.get_pid()), signals.SIGKILL)
+                    os.killpg(self.transport.get_pid(), signals.SIGKILL)
                 with anyio.CancelScope(shield=True):
                     await _first(self._exited)
 

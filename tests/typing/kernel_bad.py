@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dsh_cordis import Context, Next
+from collections.abc import Iterable
+
+from dsh_cordis import Context, Finding, Next, Service
 from kernel_good import (
     ASK,
     CHECK,
@@ -15,6 +17,21 @@ from kernel_good import (
     Step,
     background,
 )
+
+
+class Texts(Service):
+    inject = ("registry",)  # BAD: a name is no key
+
+    def start(self) -> int:  # BAD: no disposer
+        return 3
+
+    def diagnose(self) -> Iterable[str]:  # BAD: text is no finding
+        return ("fine",)
+
+
+class Levels(Service):
+    def diagnose(self) -> Iterable[Finding]:
+        yield Finding("fatal", "a file", "is missing")  # BAD: wrong level
 
 
 async def apply(ctx: Context, config: object) -> None:
@@ -53,3 +70,11 @@ async def apply(ctx: Context, config: object) -> None:
     ctx.provide(REGISTRY, 3)  # BAD: value of another type
     ctx.spawn(background, "x")  # BAD: missing argument of the task
     ctx.effect(lambda: 3)  # BAD: no disposer
+    ctx.set(REGISTRY, 3)  # BAD: value of another type
+    ctx.get("registry")  # BAD: a name is no key
+    ctx.isolate("registry")  # BAD: a name is no key
+    ctx.intercept(REGISTRY, 3)  # BAD: settings are a mapping
+    ctx.inject(("registry",), lambda _: None)  # BAD: a name is no key
+    ctx.plugin(background, inject={"registry": {}})  # BAD: a name is no key
+    ctx.accessor("double", lambda: 2)  # BAD: it is given the reading context
+    ctx.registry = ctx.registry  # BAD: read-only

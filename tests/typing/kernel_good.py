@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, assert_type
 
@@ -12,6 +12,7 @@ from dsh_cordis import (
     Disposer,
     Emit,
     Fiber,
+    Finding,
     Next,
     NextSync,
     Parallel,
@@ -20,6 +21,7 @@ from dsh_cordis import (
     ServiceKey,
     SyncWaterfall,
     Waterfall,
+    unwrap,
 )
 
 
@@ -69,6 +71,30 @@ class Registry(Service):
 
 
 REGISTRY = ServiceKey[Registry]("registry")
+READER = ServiceKey["Reader"]("reader")
+
+
+class Reader(Service):
+    """Asks its provider for something, and says how it is."""
+
+    provides = READER
+    inject = {REGISTRY: {"prefix": "mine-"}}  # noqa: RUF012 - a mapping of keys to settings
+
+    def __call__(self, name: str) -> str:
+        return name
+
+    def settings(self) -> Mapping[str, object]:
+        return self.ctx.interception(REGISTRY)
+
+    def diagnose(self) -> Iterable[Finding]:
+        yield Finding("error", "a file", "is missing", "restore it")
+
+
+class Watcher(Service):
+    async def diagnose(self) -> AsyncIterator[Finding]:
+        yield Finding("ok", "a program", "is there")
+
+
 STATUS = Emit[Status]("agent/status", contained=True)
 STOPPING = Parallel[Status]("agent/stopping")
 ASK = Serial[bool, Status]("agent/ask")
@@ -135,5 +161,23 @@ async def apply(ctx: Context, config: Config) -> AsyncIterator[Disposer]:
     task = ctx.spawn(background, "x", 2)
     assert_type(await task, str | None)
     assert_type(await ctx.plugin(Registry), Fiber)
+    apart = ctx.isolate(REGISTRY)
+    assert_type(apart, Context)
+    assert_type(ctx.isolate(REGISTRY, "shared").intercept(REGISTRY, {"prefix": "x"}), Context)
+    assert_type(ctx.get(REGISTRY, inactive=True), Registry | None)
+    ctx.set(REGISTRY, registry)
+    ctx.accessor("double", lambda reader: reader.meta("name"))
+    ctx.mixin(REGISTRY, ["register"])
+    ctx.mixin(REGISTRY, {"register": "put"})
+    ctx.plugin(Reader, inject={REGISTRY: {"prefix": "x"}}, name="reader")
+    assert_type(unwrap(registry), Registry)
+    for runtime in ctx.registry.values():
+        assert_type(runtime.fibers, tuple[Fiber, ...])
+
+    def with_reader(inner: Context) -> Disposer:
+        assert_type(inner[READER]("x"), str)
+        return lambda: None
+
+    ctx.inject((READER,), with_reader)
     yield registry.register("x")
     yield ctx.effect(lambda: None)

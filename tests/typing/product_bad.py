@@ -6,19 +6,21 @@ from dsh_agent import AGENT_PRE_STEP, AGENT_STATUS, AGENTS, AgentStatusChanged, 
 from dsh_cordis import Context, Next
 from dsh_llm import create_user_message
 from dsh_session import TURN_START, USER_MESSAGE, Session, TurnStart
-from dsh_tools import TOOLS, TOOLS_PRE_EXECUTE, PreDecision, ToolExecution
+from dsh_tools import TOOLS, TOOLS_PRE_EXECUTE, Deny, PreDecision, ToolExecution
 from product_good import COUNTED, Config, Counted
 
 
 def apply(ctx: Context, config: Config, session: Session) -> None:
     def wrong_payload(step: PreStep) -> None: ...
 
-    def not_async(call: ToolExecution, next: Next[PreDecision]) -> PreDecision: ...
+    def not_async(call: ToolExecution, next: Next[PreDecision]) -> PreDecision:
+        return Deny("never")
 
     async def wrong_decision(step: PreStep, next: Next[PreDecision]) -> PreDecision:
         return await next()
 
-    async def no_next(call: ToolExecution) -> PreDecision: ...
+    async def no_next(call: ToolExecution) -> PreDecision:
+        return Deny("never")
 
     ctx.on(AGENT_STATUS, wrong_payload)  # BAD
     ctx.on(TOOLS_PRE_EXECUTE, not_async)  # BAD

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, Protocol
 
 import pytest
-from dsh_cordis import Context, Emit
+from dsh_cordis import Context, Emit, Target
 from dsh_invariants import InvariantError, Invariants
 from dsh_scope import bind_scope_parent, invariant, scope_target
 
@@ -23,8 +23,26 @@ class Payload:
         vars(self).update(fields)
 
 
-def told(name: str) -> Emit[Any]:
-    return Emit[Any](name)
+class Tell(Protocol):
+    def __call__(
+        self, name: str, scoped: Callable[[Any], Target | None] | None = None
+    ) -> Emit[Any]: ...
+
+
+@pytest.fixture
+def told() -> Iterator[Tell]:
+    """Keys of the product with other scope rules, for one test: a name has one key object."""
+    rules: dict[Emit[Any], Callable[[Any], Target | None] | None] = {}
+
+    def tell(name: str, scoped: Callable[[Any], Target | None] | None = None) -> Emit[Any]:
+        key = Emit[Any](name)
+        rules.setdefault(key, key.scoped)
+        key.scoped = scoped
+        return key
+
+    yield tell
+    for key, scoped in rules.items():
+        key.scoped = scoped
 
 
 @pytest.fixture
@@ -47,7 +65,7 @@ PAYLOADS = [
 
 @pytest.mark.parametrize(("name", "payload"), PAYLOADS)
 async def test_an_event_of_an_agent_goes_to_its_scope_and_no_other(
-    root: Context, name: str, payload: Payload
+    root: Context, told: Tell, name: str, payload: Payload
 ) -> None:
     root.emit(told(name), payload, target=scope_target(AGENT))
     with pytest.raises(InvariantError, match=f"{name} is dispatched to None, not to a scope"):
@@ -57,28 +75,28 @@ async def test_an_event_of_an_agent_goes_to_its_scope_and_no_other(
             root.emit(told(name), payload, target=other)
 
 
-async def test_the_scope_that_a_key_derives_counts_as_its_target(root: Context) -> None:
-    good = Emit[Any]("agent/created", scoped=lambda payload: scope_target(payload.agent))
+async def test_the_scope_that_a_key_derives_counts_as_its_target(root: Context, told: Tell) -> None:
+    good = told("agent/created", lambda payload: scope_target(payload.agent))
     root.emit(good, Payload(agent=AGENT))
-    bad = Emit[Any]("agent/disposed", scoped=lambda _: scope_target(None))
+    bad = told("agent/disposed", lambda _: scope_target(None))
     with pytest.raises(InvariantError):
         root.emit(bad, Payload(agent=AGENT))
 
 
-async def test_a_call_that_no_agent_made_goes_to_nobodys_scope(root: Context) -> None:
+async def test_a_call_that_no_agent_made_goes_to_nobodys_scope(root: Context, told: Tell) -> None:
     root.emit(told("tools/execute"), Payload(agent=None), target=scope_target(None))
     with pytest.raises(InvariantError):
         root.emit(told("tools/execute"), Payload(agent=None), target=scope_target(AGENT))
 
 
-async def test_an_event_of_a_session_needs_a_scope_whichever(root: Context) -> None:
+async def test_an_event_of_a_session_needs_a_scope_whichever(root: Context, told: Tell) -> None:
     for target in (scope_target(AGENT), scope_target(None)):
         root.emit(told("session/event"), Payload(), target=target)
     with pytest.raises(InvariantError, match="session/event"):
         root.emit(told("session/event"), Payload())
 
 
-async def test_a_key_keeps_its_scope_when_it_is_moved(root: Context) -> None:
+async def test_a_key_keeps_its_scope_when_it_is_moved(root: Context, told: Tell) -> None:
     key = Agent()
     target = scope_target(key)
     move = bind_scope_parent(key, Agent())
@@ -86,11 +104,11 @@ async def test_a_key_keeps_its_scope_when_it_is_moved(root: Context) -> None:
     root.emit(told("agent/status"), Payload(agent=key), target=target)
 
 
-async def test_other_events_are_not_looked_at(root: Context) -> None:
+async def test_other_events_are_not_looked_at(root: Context, told: Tell) -> None:
     root.emit(told("weather/changed"), Payload())
 
 
-async def test_a_refused_event_reaches_nobody(root: Context) -> None:
+async def test_a_refused_event_reaches_nobody(root: Context, told: Tell) -> None:
     heard: list[Payload] = []
     root.on(told("agent/status"), heard.append)
     with pytest.raises(InvariantError):
@@ -98,7 +116,7 @@ async def test_a_refused_event_reaches_nobody(root: Context) -> None:
     assert heard == []
 
 
-async def test_nothing_is_checked_when_the_package_is_not_selected() -> None:
+async def test_nothing_is_checked_when_the_package_is_not_selected(told: Tell) -> None:
     async with Context() as root:
         await root.plugin(Invariants, {"packageBlocklist": ["^dsh-scope$"]})
         await root.plugin(invariant)

@@ -21,6 +21,8 @@ from typing import (
     TypeVarTuple,
 )
 
+from msgspec import UNSET, UnsetType
+
 if TYPE_CHECKING:
     from ._context import Context
 
@@ -56,8 +58,7 @@ _INTERNED: Final[weakref.WeakValueDictionary[tuple[type, str], Key]] = weakref.W
 class Key:
     """A name of one kind. There is one object per kind and name, however often it is made.
 
-    So keys compare and hash by identity, and a module imported again has the keys it had. The last
-    one to make a key decides what else it says, such as its scope rule.
+    So keys compare and hash by identity, and a module imported again has the keys it had.
     """
 
     __slots__ = ("__weakref__", "name")
@@ -100,12 +101,23 @@ class EventKey(Key, Generic[*Ts]):
         self,
         name: str,
         *,
-        scoped: Callable[[*Ts], Target | None] | None = None,
-        contained: bool = False,
+        scoped: Callable[[*Ts], Target | None] | UnsetType | None = UNSET,
+        contained: bool | UnsetType = UNSET,
     ) -> None:
+        """Without `scoped` nothing filters, without `contained` nothing is contained.
+
+        Made again, the key takes what is given anew and keeps the rest: naming an event in passing
+        does not take its owner's rules away.
+        """
+        known = hasattr(self, "contained")
         super().__init__(name)
-        self.scoped = scoped
-        self.contained = contained
+        if not known:
+            self.scoped = None
+            self.contained = False
+        if scoped is not UNSET:
+            self.scoped = scoped
+        if contained is not UNSET:
+            self.contained = contained
 
 
 class Emit(EventKey[*Ts]):

@@ -89,7 +89,9 @@ class ListDocument:
         self._flow: bool = bool(node.flow_style)
         self._column: int = 0 if self._flow else node.start_mark.column
         self._offset = _offset(node)
-        self._span: tuple[Any, Any] = (node.start_mark, node.end_mark)
+        end: Any = node.end_mark
+        self._first_line: int = node.start_mark.line
+        self._last: tuple[int, int] = (end.line, end.column)
         self._starts = [] if self._flow else [self._dash(item) for item in node.value]
 
     def _dash(self, item: Any) -> int:  # noqa: ANN401 - a node of the library
@@ -115,9 +117,9 @@ class ListDocument:
     def _splice(self, index: int, rendered: str) -> None:
         text = rendered.replace("\n", self._newline)
         if self._flow:  # an empty one: `[]`
-            start, end = self._span
-            before, after = self._lines[: start.line], self._lines[end.line + 1 :]
-            rest: str = self._lines[end.line][end.column :].strip()
+            line, column = self._last
+            before, after = self._lines[: self._first_line], self._lines[line + 1 :]
+            rest = self._lines[line][column:].strip()
             comment = [rest + self._newline] if rest else []
             lines = [*before, *comment, text, *after]
         else:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -89,3 +90,19 @@ def test_a_missing_module_is_named_and_one_that_a_plugin_misses_is_its_own_failu
 def test_a_missing_file_is_named(site: Path):
     assert f"no Python file {site}/nope.py" in refusal(f"{site}/nope.py", site)
     assert "is relative" in refusal("./nope.py", site)
+
+
+def test_a_plugin_file_is_run_as_it_is_now_even_if_size_and_second_are_those_of_before(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "edited.py"
+    stamp = 1_700_000_000
+    seen = []
+    for value in (1, 2):
+        file.write_text(f"VALUE = {value}\n")
+        os.utime(file, (stamp, stamp))
+        plugin = resolve_plugin(str(file), entry_points=scan_entry_points([]), builtins={})
+        seen.append(plugin.VALUE)
+        del sys.modules[plugin.__name__]
+    assert seen == [1, 2]
+    assert not (tmp_path / "__pycache__").exists()

@@ -22,6 +22,7 @@ from ._rows import (
     with_children,
 )
 from ._scope import LoaderOptions
+from ._source import SourceLoader
 from ._store import RowChange, RowStore
 from ._yaml import read_yaml, write_yaml
 
@@ -43,6 +44,7 @@ __all__ = (
     "RowFailure",
     "RowSource",
     "RowStore",
+    "SourceLoader",
     "anchor_name",
     "check_row_fields",
     "parse_rows",

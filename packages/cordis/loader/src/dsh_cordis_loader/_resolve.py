@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ._errors import LoaderError
+from ._source import SourceLoader
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -90,7 +91,8 @@ def _from_file(name: str) -> tuple[object, str]:
 
 
 def _load(module_name: str, file: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(module_name, file)
+    loader = SourceLoader(module_name, str(file))
+    spec = importlib.util.spec_from_file_location(module_name, file, loader=loader)
     if spec is None or spec.loader is None:
         raise LoaderError(f"{file} cannot be imported", code="UNKNOWN_PLUGIN")
     module = importlib.util.module_from_spec(spec)

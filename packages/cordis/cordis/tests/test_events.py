@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import sys
 
 import pytest
 from dsh_cordis import (
@@ -39,13 +41,56 @@ async def araising(_text: str) -> None:
     raise ValueError("listener")
 
 
-def test_keys_of_equal_kind_and_name_are_equal():
-    assert Emit("a") == Emit("a") == Emit[int]("a")
+def test_keys_of_equal_kind_and_name_are_one_object():
+    assert Emit("a") is Emit[int]("a")
+    assert ServiceKey("x") is ServiceKey[int]("x")
+    assert Emit("a") is not Parallel("a")
     assert Emit("a") != Parallel("a")
     assert len({ServiceKey("x"), ServiceKey("x"), ServiceKey("y")}) == 2
     assert isinstance(EMIT, EventKey)
     assert isinstance(EMIT, Key)
     assert repr(EMIT) == "Emit('test/emit')"
+
+
+def test_module_imported_again_has_the_keys_it_had_with_its_new_rules(tmp_path, monkeypatch):
+    import importlib
+
+    (tmp_path / "reloaded_keys.py").write_text(
+        'from dsh_cordis import Emit, ServiceKey\nS = ServiceKey("again")\n'
+        'E = Emit("test/again", contained=False)\n'
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("reloaded_keys")
+    service, event = module.S, module.E
+    (tmp_path / "reloaded_keys.py").write_text(
+        'from dsh_cordis import Emit, ServiceKey\nS = ServiceKey("again")\n'
+        'E = Emit("test/again", scoped=lambda _text: None, contained=True)\n'
+    )
+    monkeypatch.delitem(sys.modules, "reloaded_keys")
+    importlib.invalidate_caches()
+    again = importlib.import_module("reloaded_keys")
+    assert again is not module
+    assert again.S is service
+    assert again.E is event
+    assert event.contained
+    assert event.scoped is not None
+    monkeypatch.delitem(sys.modules, "reloaded_keys")
+
+
+def test_naming_an_event_in_passing_leaves_its_owners_rules():
+    assert Emit[str]("test/quiet") is QUIET
+    assert QUIET.contained
+    key = Emit[str]("test/ruled", scoped=lambda _text: None)
+    Emit("test/ruled")
+    assert key.scoped is not None
+    Emit("test/ruled", scoped=None)
+    assert key.scoped is None
+
+
+def test_a_key_that_nobody_holds_is_forgotten():
+    Emit("test/forgotten", contained=True)
+    gc.collect()
+    assert not Emit("test/forgotten").contained
 
 
 async def test_listeners_run_in_order_the_latest_prepended_first(root: Context):
@@ -282,6 +327,125 @@ async def test_once_on_a_waterfall_steps_aside_after_its_call(root: Context):
     root.once(SYNC, lambda text, proceed: "once " + proceed())
     assert root.waterfall_sync(SYNC, "x", inner=lambda: "i") == "once i"
     assert root.waterfall_sync(SYNC, "x", inner=lambda: "i") == "i"
+
+
+async def test_once_hears_one_of_two_overlapping_waterfalls_and_passes_the_other_on(root: Context):
+    nested: list[str] = []
+
+    def outer(text: str, proceed) -> str:
+        if text == "first":
+            nested.append(root.waterfall_sync(SYNC, "nested", inner=lambda: "inner"))
+        return proceed()
+
+    root.on(SYNC, outer)
+    root.once(SYNC, lambda text, proceed: f"once {text} {proceed()}")
+    assert root.waterfall_sync(SYNC, "first", inner=lambda: "inner") == "inner"
+    assert nested == ["once nested inner"]
+
+
+async def test_once_may_be_prepended_and_unscoped(root: Context):
+    heard: list[str] = []
+    root.on(EMIT, lambda _text: heard.append("plain"))
+    root.once(EMIT, lambda _text: heard.append("once"), prepend=True, unscoped=True)
+    root.emit(EMIT, "x")
+    root.emit(EMIT, "y")
+    assert heard == ["once", "plain", "plain"]
+    root.once(EMIT, lambda _text: heard.append("far"), unscoped=True)
+    root.emit(EMIT, "z", target=Friends())
+    assert heard[-1] == "far"
+
+
+async def test_once_that_is_removed_first_hears_nothing(root: Context):
+    heard: list[str] = []
+    root.once(EMIT, heard.append)()
+    root.emit(EMIT, "x")
+    assert heard == []
+
+
+async def test_next_may_be_called_later(root: Context):
+    kept = []
+
+    def keeping(_text: str, proceed) -> str:
+        kept.append(proceed)
+        return "not yet"
+
+    root.on(SYNC, keeping)
+    root.on(SYNC, lambda text, proceed: f"{text} {proceed()}")
+    assert root.waterfall_sync(SYNC, "x", inner=lambda: "inner") == "not yet"
+    assert kept[0]() == "x inner"
+    assert kept[0]() == "inner"
+
+
+async def test_asynchronous_next_called_twice_consumes_another_listener_each_time(root: Context):
+    async def twice(_text: str, proceed) -> str:
+        return f"{await proceed()} {await proceed()} {await proceed()}"
+
+    async def named(_text: str, _proceed) -> str:
+        return "listener"
+
+    async def inner() -> str:
+        return "inner"
+
+    root.on(WATERFALL, twice)
+    root.on(WATERFALL, named)
+    assert await root.waterfall(WATERFALL, "x", inner=inner) == "listener inner inner"
+
+
+async def test_waterfall_listener_removed_during_a_dispatch_is_still_called_an_added_one_is_not(
+    root: Context,
+):
+    def first(_text: str, proceed) -> str:
+        second()
+        root.on(SYNC, lambda _text, proceed: f"added {proceed()}")
+        return proceed()
+
+    root.on(SYNC, first)
+    second = root.on(SYNC, lambda _text, proceed: f"removed {proceed()}")
+    assert root.waterfall_sync(SYNC, "x", inner=lambda: "inner") == "removed inner"
+
+
+async def test_waterfall_of_any_number_of_arguments_shares_them(root: Context):
+    bare = SyncWaterfall[int]("test/bare")
+    pair = SyncWaterfall[str, list[str], int]("test/pair")
+    root.on(bare, lambda proceed: proceed() + 1)
+    assert root.waterfall_sync(bare, inner=lambda: 1) == 2
+
+    def adding(items: list[str], count: int, proceed) -> str:
+        items.append("x" * count)
+        return proceed()
+
+    root.on(pair, adding)
+    items = ["a"]
+    assert root.waterfall_sync(pair, items, 2, inner=lambda: ",".join(items)) == "a,xx"
+
+
+async def test_waterfall_leaves_nothing_for_the_collector(root: Context):
+    root.on(SYNC, lambda _text, proceed: proceed())
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(50):
+            root.waterfall_sync(SYNC, "x", inner=lambda: "i")
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+
+
+async def test_scoped_waterfall_reaches_the_admitted_listeners_only(root: Context):
+    root.on(SYNC, lambda _text, proceed: f"plain {proceed()}")
+    root.extend(friend=True).on(SYNC, lambda _text, proceed: f"friend {proceed()}")
+    answer = root.waterfall_sync(SYNC, "x", inner=lambda: "inner", target=Friends())
+    assert answer == "friend inner"
+
+
+async def test_asking_who_would_hear_tells_no_observer(root: Context):
+    told: list[object] = []
+    root.on(Internal.DISPATCH, lambda *args: told.append(args))
+    assert not root.reaches(EMIT, "x")
+    root.on(EMIT, lambda _text: None)
+    assert root.reaches(EMIT, "x")
+    assert not root.reaches(EMIT, "x", target=Friends())
+    assert told == []
 
 
 class Friends:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import types
 
+import msgspec
 import pytest
-from dsh_cordis import Context, CordisError, Service, ServiceKey
+from dsh_cordis import ConfigError, Context, CordisError, Service, ServiceKey
 
 pytestmark = pytest.mark.anyio
 
@@ -46,6 +47,49 @@ async def test_same_function_twice_makes_two_fibers(root: Context):
     first, second = await root.plugin(body, 1), await root.plugin(body, 2)
     assert first is not second
     assert ran == [1, 2]
+
+
+class Settings(msgspec.Struct, frozen=True):
+    size: int = 10
+    names: tuple[str, ...] = ("a",)
+
+
+async def test_omitted_config_yields_all_defaults_in_the_body(root: Context):
+    seen: list[object] = []
+
+    def body(_ctx: Context, config: object) -> None:
+        seen.append(config)
+
+    body.Config = Settings
+    await root.plugin(body)
+    assert seen == [Settings(size=10, names=("a",))]
+
+
+@pytest.mark.parametrize("bad", [{"size": "ten"}, {"sise": 1}, 3])
+async def test_config_that_does_not_fit_fails_the_plugin_before_its_body(root: Context, bad):
+    ran: list[object] = []
+
+    def body(_ctx: Context, config: object) -> None:
+        ran.append(config)
+
+    body.Config = Settings
+    fiber = root.plugin(body, bad)
+    with pytest.raises(ConfigError):
+        await fiber
+    assert fiber.state == 3
+    assert ran == []
+
+
+async def test_each_mount_of_a_plugin_has_its_own_config(root: Context):
+    seen: list[object] = []
+
+    def body(_ctx: Context, config: object) -> None:
+        seen.append(config)
+
+    body.Config = Settings
+    await root.plugin(body, {"size": 1})
+    await root.plugin(body, {"size": 2})
+    assert seen == [Settings(size=1), Settings(size=2)]
 
 
 async def test_module_with_a_default_is_that_plugin(root: Context):

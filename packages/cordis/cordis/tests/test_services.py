@@ -5,7 +5,15 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from dsh_cordis import Context, CordisError, Internal, Service, ServiceAccessError, ServiceKey
+from dsh_cordis import (
+    Context,
+    CordisError,
+    Emit,
+    Internal,
+    Service,
+    ServiceAccessError,
+    ServiceKey,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -81,7 +89,7 @@ async def test_root_attribute_of_a_missing_service_is_none_and_its_key_raises(ro
     assert caught.value.code == "SERVICE_INACTIVE"
 
 
-@pytest.mark.parametrize("name", ["_private", "then", "prototype"])
+@pytest.mark.parametrize("name", ["_private", "then", "prototype", "7"])
 def test_names_that_are_never_services(name: str):
     with pytest.raises(AttributeError):
         getattr(Context(), name)
@@ -247,6 +255,25 @@ async def test_registration_through_a_service_ends_with_its_caller(root: Context
     assert root[REGISTRY].items == ["a"]
     await fiber.dispose()
     assert root[REGISTRY].items == []
+
+
+async def test_listener_registered_inside_a_service_vanishes_with_the_calling_plugin(root: Context):
+    event = Emit[str]("test/heard")
+
+    class Hearing(Registry):
+        provides = ServiceKey["Hearing"]("hearing")
+
+        def hear(self) -> None:
+            self.ctx.on(event, self.items.append)
+
+    await root.plugin(Hearing)
+    fiber = await root.plugin(
+        user(lambda ctx: ctx[Hearing.provides].hear(), inject=(Hearing.provides,))
+    )
+    root.emit(event, "one")
+    await fiber.dispose()
+    root.emit(event, "two")
+    assert root[Hearing.provides].items == ["one"]
 
 
 async def test_view_shares_state_with_the_service_and_is_one_of_its_class(root: Context):

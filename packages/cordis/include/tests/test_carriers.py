@@ -1,55 +1,15 @@
 from __future__ import annotations
 
-import logging
-from collections.abc import AsyncIterator
+import asyncio
 from pathlib import Path
 
+import anyio
 import pytest
 from dsh_cordis import Context, ServiceKey
-from dsh_cordis_include import register_builtins
-from dsh_cordis_loader import (
-    LOADER,
-    EntryPoints,
-    Loader,
-    LoaderError,
-    LoaderOptions,
-    Row,
-    parse_rows,
-    read_yaml,
-)
+from dsh_cordis_loader import Loader, LoaderError, Row, parse_rows, read_yaml
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def journal() -> list[object]:
-    return []
-
-
-@pytest.fixture
-async def loader(
-    anyio_backend: str, journal: list[object], caplog: pytest.LogCaptureFixture
-) -> AsyncIterator[Loader]:
-    caplog.set_level(logging.CRITICAL, "dsh.cordis")
-    async with Context() as root:
-        await root.plugin(Loader, LoaderOptions(entry_points=EntryPoints({})))
-        loader = root.get(LOADER)
-        assert loader is not None
-        register_builtins(loader)
-
-        def note(ctx: Context, config: object) -> object:
-            journal.append(("up", config))
-            return lambda: journal.append(("down", config))
-
-        def broken(ctx: Context, config: object) -> None:
-            raise ValueError("boom")
-
-        def provider(ctx: Context, config: object) -> None:
-            ctx.provide(ServiceKey("svc"), config)
-
-        for name, plugin in (("note", note), ("broken", broken), ("provider", provider)):
-            loader.builtin(name, plugin)
-        yield loader
+SVC = ServiceKey[object]("svc")
 
 
 def rows(text: str, base: Path | None = None) -> tuple[Row, ...]:
@@ -204,3 +164,124 @@ async def test_a_bad_included_file_leaves_the_old_tree(
 async def test_the_config_of_an_include_is_checked(loader: Loader, config: str):
     with pytest.raises(LoaderError, match=r"include i: config is \{path: FILE, patches"):
         await loader.apply(rows(f"[{{id: i, name: 'cordis:include', config: {config}}}]"))
+
+
+async def test_a_service_isolated_in_a_group_is_seen_by_siblings_and_not_by_the_root(
+    loader: Loader, journal: list[object]
+):
+    text = """
+        - id: g
+          name: cordis:group
+          group: true
+          isolate: {svc: true}
+          config:
+            - {id: c, name: "cordis:note", inject: [svc], config: inside}
+            - {id: p, name: "cordis:provider"}
+        - {id: o, name: "cordis:note", inject: [svc], config: outside}
+    """
+    await loader.apply(rows(text))
+    assert states(loader) == {"g": "ACTIVE", "c": "ACTIVE", "p": "ACTIVE", "o": "PENDING"}
+    assert loader.own.root.get(SVC) is None
+    await loader.apply(rows(text.replace("isolate: {svc: true}", "isolate: {}")))
+    assert states(loader)["o"] == "ACTIVE"
+
+
+async def test_inject_of_a_group_reaches_the_rows_in_it(loader: Loader):
+    text = GROUP.replace("group: true\n  config", "group: true\n  inject: [svc]\n  config", 1)
+    await loader.apply(rows(text + '- {id: p, name: "cordis:provider"}\n'))
+    fiber = loader.resolve("b").fiber
+    assert fiber is not None
+    assert "svc" in fiber.inject
+
+
+async def test_rows_in_groups_are_created_moved_and_removed_one_by_one(
+    loader: Loader, journal: list[object]
+):
+    await loader.apply(rows(GROUP))
+    await loader.create({"id": "n", "name": "cordis:note", "config": "n"}, parent="inner")
+    assert [entry.id for entry in loader.entries()] == ["g", "a", "inner", "b", "n"]
+    await loader.update("n", {}, parent=None, position=0)
+    assert [entry.id for entry in loader.entries()] == ["n", "g", "a", "inner", "b"]
+    await loader.update("a", {}, position=2)
+    assert [entry.id for entry in loader.entries()] == ["n", "g", "inner", "b", "a"]
+    await loader.remove("b")
+    assert journal == [*(("up", x) for x in "abn"), ("down", "n"), ("up", "n"), ("down", "b")]
+    # The group remembers: it comes back with what it held last.
+    await loader.update("g", {"disabled": True})
+    await loader.update("g", {"disabled": None})
+    assert [entry.id for entry in loader.entries()] == ["n", "g", "inner", "a"]
+
+
+async def test_a_failed_move_is_undone(loader: Loader):
+    await loader.apply(rows(GROUP))
+    fiber = loader.resolve("a").fiber
+    with pytest.raises(LoaderError, match="moved into itself"):
+        await loader.update("g", {}, parent="inner")
+    with pytest.raises(LoaderError, match="boom"):
+        await loader.update("a", {"name": "cordis:broken"}, parent="inner")
+    with pytest.raises(LoaderError, match="holds no rows"):
+        await loader.create({"name": "cordis:note"}, parent="a")
+    assert [entry.id for entry in loader.entries()] == ["g", "a", "inner", "b"]
+    assert loader.resolve("a").fiber is not fiber  # restarted where it was
+    assert states(loader)["a"] == "ACTIVE"
+
+
+async def test_a_row_in_a_group_that_disposes_itself_stays_off_when_the_group_restarts(
+    loader: Loader, journal: list[object]
+):
+    await loader.apply(rows(GROUP))
+    fiber = loader.resolve("b").fiber
+    assert fiber is not None
+    await fiber.dispose()
+    group = loader.resolve("g").fiber
+    assert group is not None
+    await group.restart()
+    await loader.settled()
+    assert states(loader) == {"g": "ACTIVE", "a": "ACTIVE", "inner": "ACTIVE", "b": None}
+
+
+async def test_a_tolerant_start_goes_on_inside_groups_and_includes(
+    loader: Loader, journal: list[object], tmp_path: Path
+):
+    (tmp_path / "r.yml").write_text(
+        '[{id: x, name: "cordis:note"}, {id: y, name: "cordis:broken"}, {id: x, name: nope}]'
+    )
+    text = GROUP.replace('"cordis:note", config: b', '"cordis:broken"')
+    text += "- {id: i, name: 'cordis:include', config: {path: r.yml}}\n"
+    text += "- {id: j, name: 'cordis:include', config: {path: none.yml}}\n"
+    failures = await loader.start_rows(rows(text, tmp_path))
+    kinds = {(failure.entry_id, failure.kind) for failure in failures}
+    assert kinds == {("b", "apply"), ("i:y", "apply"), ("i:x", "apply"), ("j", "apply")}
+    assert states(loader) == {
+        **dict.fromkeys(["g", "a", "inner", "i", "i:x"], "ACTIVE"),
+        **dict.fromkeys(["b", "i:y", "j"]),
+    }
+
+
+async def test_a_body_that_hangs_inside_a_group_is_blamed_alone(loader: Loader):
+    forever = asyncio.Event()
+
+    async def hang(ctx: Context, config: object) -> None:
+        await forever.wait()
+
+    loader.builtin("hang", hang)
+    failures = await loader.start_rows(
+        rows(GROUP.replace('"cordis:note", config: b', '"cordis:hang"')), activation_timeout_ms=50
+    )
+    assert [(failure.entry_id, failure.kind) for failure in failures] == [("b", "timeout")]
+    assert states(loader) == {"g": "ACTIVE", "a": "ACTIVE", "inner": "ACTIVE", "b": None}
+    forever.set()
+
+
+async def test_a_row_held_in_a_group_starts_when_everything_else_rests(
+    loader: Loader, journal: list[object]
+):
+    text = GROUP.replace("config: a}", "config: a, intercept: {loader: {await: true}}}")
+    await loader.apply(rows(text))
+    assert journal == [("up", "b"), ("up", "a")]
+    group = loader.resolve("g").fiber
+    assert group is not None
+    await group.restart()
+    await loader.settled()
+    await anyio.wait_all_tasks_blocked()
+    assert journal[-2:] == [("up", "b"), ("up", "a")]

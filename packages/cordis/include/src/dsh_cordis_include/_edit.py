@@ -224,12 +224,12 @@ def _synchronised(old: object, new: object, convert: Convert) -> bool:
 
 
 def _same(old: object, new: object) -> bool:
-    """Whether a scalar of either kind of container says the same already."""
-    tag = getattr(getattr(old, "tag", None), "value", None)
+    """Whether a scalar of the document says the same already, and how is the user's choice."""
     if isinstance(new, Expr):
-        return old == new or (tag == "!expr" and str(getattr(old, "value", "")) == new.text)
-    # Only text is told apart without knowing its meaning; other scalars are set again.
-    return type(old) is type(new) and old == new and not isinstance(old, str)
+        tag = getattr(getattr(old, "tag", None), "value", None)
+        return tag == "!expr" and str(getattr(old, "value", "")) == new.text
+    # A subclass of text is quoted; plain words may mean something else and are set again.
+    return isinstance(old, str) and type(old) is not str and old == new
 
 
 class _Item:
@@ -273,7 +273,11 @@ def _dedented(line: str, indent: int) -> str:
 
 
 def _loaded(value: object) -> Any:  # noqa: ANN401 - a round-trip container
-    return _round_trip(_STEP).load(write_yaml(value))
+    from ruamel.yaml.scalarstring import PlainScalarString
+
+    loaded = _round_trip(_STEP).load(write_yaml(value))
+    # Else it would take over the quotes of the value that it replaces, and become text.
+    return PlainScalarString(loaded) if type(loaded) is str else loaded
 
 
 def _round_trip(offset: int) -> Any:  # noqa: ANN401 - the library's type is known only when it is needed

@@ -20,7 +20,7 @@ class SourceLoader(SourceFileLoader):
     source: bytes = b""
     """The file's content when it was last run; empty before that."""
 
-    def get_code(self, fullname: str) -> CodeType:
+    def get_code(self, fullname: str) -> CodeType:  # noqa: ARG002 - importlib's signature
         """The code of the file's present content. Raises OSError, SyntaxError, ValueError."""
         self.source = self.get_data(self.path)
         return self.source_to_code(self.source, self.path)

@@ -15,11 +15,14 @@ from ._profiles import (
     check_home_writable,
     create_profile,
     open_profile,
+    template_bundles,
 )
 from ._run import Application, run_application
 from ._schema import config_schema
 from ._shutdown import Shutdown, flush_output, leave
 from ._sites import (
+    CURRENT_SITE,
+    SITES,
     SiteRecord,
     profile_site,
     python_tag,
@@ -30,7 +33,9 @@ from ._sites import (
 )
 
 __all__ = (
+    "CURRENT_SITE",
     "RESERVED_NAMES",
+    "SITES",
     "Application",
     "BootError",
     "Composition",
@@ -54,6 +59,7 @@ __all__ = (
     "run_application",
     "site_problem",
     "sync_command",
+    "template_bundles",
     "unlisted_bundles",
     "write_site_record",
 )

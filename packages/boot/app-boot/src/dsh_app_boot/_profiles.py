@@ -95,6 +95,16 @@ def create_profile(name: str, template: str, *, home: Path, entry_points: EntryP
     return _read(name, directory, entry_points)
 
 
+def template_bundles(entry_points: EntryPoints) -> frozenset[str]:
+    """The bundles that any installed template starts with."""
+    found: set[str] = set()
+    for name in entry_points[_PROFILE_GROUP]:
+        template = _template_directory(name, entry_points)
+        if template is not None:
+            found.update(_read(name, template, entry_points).bundles)
+    return frozenset(found)
+
+
 def check_profile_name(name: str) -> None:
     """Raises BootError (`INVALID_PROFILE_NAME`) for a name that cannot be a profile's."""
     if name in RESERVED_NAMES:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ._profiles import Profile
 
 SITES: Final = "sites"
-CURRENT: Final = "current"
+CURRENT_SITE: Final = "current"
 
 _RECORD: Final = "dsh-site.json"
 _IMPLEMENTATIONS: Final = {"cpython": "cp", "pypy": "pp"}
@@ -96,6 +96,6 @@ def write_site_record(site: Path, record: SiteRecord) -> None:
 
 def _current(profile: Profile) -> str | None:
     try:
-        return os.readlink(profile.directory / SITES / CURRENT)
+        return os.readlink(profile.directory / SITES / CURRENT_SITE)
     except OSError:
         return None

@@ -12,9 +12,9 @@ import re
 from collections.abc import Callable, Mapping, MutableMapping, MutableSequence
 from typing import Any, Final, TypeAlias, cast
 
-import yaml
 from dsh_cordis_loader import Expr, read_yaml, write_yaml
 
+from ._comments import Comments, composed
 from ._errors import IncludeError
 
 Convert: TypeAlias = Callable[[object], Any]
@@ -85,7 +85,7 @@ class ListDocument:
         self.items = cast("list[object]", value)
         self._lines = text.splitlines(keepends=True)
         self._newline = "\r\n" if self._lines and self._lines[0].endswith("\r\n") else "\n"
-        node = _composed(text)
+        node = composed(text)
         self._flow: bool = bool(node.flow_style)
         self._column: int = 0 if self._flow else node.start_mark.column
         self._offset = _offset(node)
@@ -244,16 +244,15 @@ class _Item:
         self._column = column
         self._indent = len(content) - len(content.lstrip(" "))
         text = "".join(_dedented(line, self._indent) for line in opened)
-        self._round_trip = _round_trip(_offset(_composed(text)))
-        self.value: Any = self._round_trip.load(text)
+        self._comments = Comments(text)
+        self._round_trip = _round_trip(_offset(composed(text)))
+        self.value: Any = self._round_trip.load(self._comments.text)
 
     def lines(self) -> list[str]:
         """The item as lines of the list."""
-        text = _dumped(self._round_trip, self.value)
-        return [
-            ("\ufeff" if self._bom else "")
-            + _as_item(text, self._column, self._indent).replace("\n", self._newline)
-        ]
+        text = self._comments.put_back(_dumped(self._round_trip, self.value))
+        item = _as_item(text, self._column, self._indent).replace("\n", self._newline)
+        return [f"\ufeff{item}" if self._bom else item]
 
 
 def _rendered(value: object, column: int, offset: int) -> str:
@@ -303,11 +302,6 @@ def _dumped(round_trip: Any, value: object) -> str:  # noqa: ANN401 - see _round
     stream = io.StringIO()
     round_trip.dump(value, stream)
     return re.sub(r"\n\.\.\.\n\Z", "\n", stream.getvalue())
-
-
-def _composed(text: str) -> Any:  # noqa: ANN401 - the library has no types
-    library: Any = yaml
-    return library.compose(text.removeprefix("\ufeff"), Loader=yaml.CSafeLoader)
 
 
 def _offset(node: Any) -> int:  # noqa: ANN401 - a node of the library

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 from dsh_cordis_include import IncludeError, Patch, apply_patches, parse_patches
-from dsh_cordis_loader import Expr, Row, parse_rows, read_yaml, row_fields, walk_rows
+from dsh_cordis_loader import Expr, Row, parse_rows, read_yaml, row_fields, walk_rows, write_yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -212,3 +212,42 @@ def test_every_patch_applies_or_is_reported(entries: list[object]):
     named = {str(entry["id"]) for entry in entries if "id" in entry}  # pyright: ignore[reportIndexIssue, reportOperatorIssue]
     for row_id in named - marked:
         assert any(f'"{row_id}"' in warning for warning in warnings)
+
+
+@given(ENTRIES)
+def test_what_was_patched_reads_back_to_the_same_rows(entries: list[object]):
+    after = apply_patches(base(), parsed(entries), warn=lambda layer, text: None)
+    written = write_yaml([row_fields(row) for row in after])
+    again = parse_rows(read_yaml(written, where="w"), where="w", base=None, origin="")
+    assert [row_fields(row) for row in again] == [row_fields(row) for row in after]
+
+
+@given(ENTRIES)
+def test_patches_for_unknown_ids_change_nothing(entries: list[object]):
+    strange = [
+        {**entry, "id": f"strange-{entry.get('id')}"}  # pyright: ignore[reportGeneralTypeIssues, reportAttributeAccessIssue, reportUnknownMemberType]
+        for entry in entries
+    ]
+    warnings: list[str] = []
+    after = apply_patches(base(), parsed(strange), warn=lambda layer, text: warnings.append(text))
+    assert after == base()
+    assert len(warnings) == len(strange)
+
+
+def test_isolation_and_settings_are_replaced_and_reset_like_any_field():
+    rows, _ = applied(
+        patches("[{id: a, isolate: {fs: true}, intercept: {llm: {x: 1}}}]"),
+        patches("[{id: a, isolate: {shell: world}}, {id: b, intercept: null}]"),
+    )
+    assert rows["a"].isolate == {"shell": "world"}
+    assert rows["a"].intercept == {"llm": {"x": 1}}
+    assert row_fields(rows["a"])["isolate"] == {"shell": "world"}
+
+
+def test_a_patched_row_knows_which_layer_set_its_configuration():
+    rows, _ = applied(
+        patches("[{id: a, config: {x: 1}}, {id: b, disabled: false}]", "one"),
+        patches("[{id: a, disabled: true}]", "two"),
+    )
+    assert rows["a"].config_from == "one"
+    assert rows["b"].config_from == ""

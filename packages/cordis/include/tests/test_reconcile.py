@@ -141,3 +141,87 @@ def _quiet_kernel(caplog: pytest.LogCaptureFixture) -> None:
 @given(st.lists(LISTS, min_size=1, max_size=5))
 def test_any_sequence_of_lists_leaves_what_the_last_good_one_says(lists: list[list[object]]):
     asyncio.run(play(lists))
+
+
+async def there_and_back(first: list[object], second: list[object]) -> None:
+    plugins = Plugins()
+    async with Context() as root:
+        await root.plugin(Loader, LoaderOptions(entry_points=EntryPoints({})))
+        loader = root.get(LOADER)
+        assert loader is not None
+        register_builtins(loader)
+        for name in ("note", "provider", "broken"):
+            loader.builtin(name, getattr(plugins, name))
+        current: tuple[Row, ...] = ()
+        for values in (first, second, first):
+            rows = parse_rows(values, where="r", base=None, origin="")
+            before = fibers(loader)
+            old = {row.id: row for row in walk_rows(current)}
+            outcome = rows
+            try:
+                await loader.apply(rows)
+            except LoaderError:
+                outcome = current
+            # Also when it failed: what no list wanted otherwise was not touched.
+            for row in walk_rows(rows):
+                if stays(row, old, rows) and row.id in before:
+                    assert fibers(loader)[row.id] is before[row.id]
+            current = outcome
+            check(loader, plugins, current)
+
+
+def fibers(loader: Loader) -> dict[str, object]:
+    return {entry.id: entry.fiber for entry in loader.entries() if entry.fiber is not None}
+
+
+def stays(row: Row, old: dict[str, Row], rows: Sequence[Row]) -> bool:
+    """Whether neither the row nor the group around it changed, so that it just goes on."""
+    known = old.get(row.id)
+    if known is None or (row.children is None and known != row):
+        return False
+    fields = ("name", "inject", "disabled")
+    if any(getattr(known, field) != getattr(row, field) for field in fields):
+        return False
+    owners = [one for one in rows if one.children and row in one.children]
+    return all(stays(owner, old, rows) for owner in owners)
+
+
+@settings(max_examples=150, deadline=None)
+@given(LISTS, LISTS)
+def test_there_and_back_the_tree_is_one_of_the_two_and_what_stays_goes_on(
+    first: list[object], second: list[object]
+):
+    asyncio.run(there_and_back(first, second))
+
+
+async def start(values: list[object]) -> None:
+    plugins = Plugins()
+    async with Context() as root:
+        await root.plugin(Loader, LoaderOptions(entry_points=EntryPoints({})))
+        loader = root.get(LOADER)
+        assert loader is not None
+        register_builtins(loader)
+        for name in ("note", "provider", "broken"):
+            loader.builtin(name, getattr(plugins, name))
+        rows = parse_rows(values, where="r", base=None, origin="")
+        failures = await loader.start_rows(rows)
+        faulty = {"cordis:broken": "apply", "no-such-plugin": "import"}
+        provided = any(row.id == "p" for row in rows)
+        for failure in failures:
+            waits = "wait" if failure.row.inject and not provided else None
+            assert failure.kind in (faulty.get(failure.row.name), waits)
+        failed = {one.entry_id for one in failures if one.kind != "wait"}
+        good = expected(rows, provided=provided)
+        assert +plugins.up == Counter({k: n for k, n in good.items() if k[0] not in failed})
+        # Once more without what failed: nothing that runs is touched.
+        before = fibers(loader)
+        wanted = [row for row in rows if row.id not in failed]
+        again = await loader.start_rows(wanted)
+        assert {one.kind for one in again} <= {"wait", "apply", "import"}
+        assert {k: v for k, v in fibers(loader).items() if k in before} == before
+
+
+@settings(max_examples=150, deadline=None)
+@given(LISTS)
+def test_a_tolerant_start_runs_exactly_what_can_run(values: list[object]):
+    asyncio.run(start(values))

@@ -47,7 +47,7 @@ def test_a_patch_that_is_not_there_is_named(dsh):
         ("- {id: bash-local, config: {timeuotMs: 5}}\n", "timeoutMs"),
         ("- {id: bash-local, config: {timeoutMs: soon}}\n", "timeoutMs"),
         ("- {id: bash-local, config: {timeoutMs: !expr \"__import__('os')\"}}\n", "bash-local"),
-        ("- {id: bash-local, isolate: {shell: true}}\n", "isolate"),
+        ("- {id: bash-local, isolate: [shell]}\n", "isolate"),
         ("- insert: [{id: x, name: ./waits.py}]\n", "waiting for service: never_there"),
     ],
 )

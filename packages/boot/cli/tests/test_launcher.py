@@ -216,7 +216,7 @@ def test_a_half_made_profile_is_explained(dsh: Launcher):
 
 @pytest.mark.parametrize("place", ["cordis.patch.yml", "profiles/tapp/cordis.patch.yml"])
 @pytest.mark.parametrize(
-    "content", [b"a: 1\n", b"", b"- a: 'x\n", b"\xff\n", b"- {id: a, isolate: {x: true}}\n"]
+    "content", [b"a: 1\n", b"", b"- a: 'x\n", b"\xff\n", b"- {id: a, isolate: [x]}\n"]
 )
 def test_a_bad_configuration_file_is_named(dsh: Launcher, place: str, content: bytes):
     dsh.row("report")

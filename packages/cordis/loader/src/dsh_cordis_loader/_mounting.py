@@ -71,7 +71,8 @@ class Mounter:
             return None
         owner = members.owner
         entry.gates = {**owner.gates} if owner is not None else {}
-        entry.gates.update((name, ServiceKey[Any](name)) for name in row.inject)
+        for name in row.inject:
+            entry.gates[name] = ServiceKey[Any](name)
         gates = [*entry.gates.values()]
         entry.held = _held(entry)
         if entry.held:
@@ -112,13 +113,20 @@ class Mounter:
 
     def _context(self, entry: Entry) -> Context:
         ctx = entry.within.ctx.extend(**{ENTRY_META: entry})
+        row = entry.row
+        if (
+            not row.isolate
+            and not row.intercept
+            and not self._own.reaches(PATCH_CONTEXT, entry, ctx)
+        ):
+            return ctx
 
         def patched() -> Context:
             result = ctx
-            for name, label in entry.row.isolate.items():
+            for name, label in row.isolate.items():
                 key = ServiceKey[Any](name)
                 result = result.isolate(key, None if label is True else label)
-            for name, settings in entry.row.intercept.items():
+            for name, settings in row.intercept.items():
                 result = result.intercept(ServiceKey[Any](name), settings)
             return result
 
@@ -148,8 +156,10 @@ def _released(ctx: Context) -> bool:
 
 def _held(entry: Entry) -> bool:
     """Whether the row or its plugin asks to wait for all others."""
+    inject: object = getattr(entry.plugin, "inject", ())
+    if not entry.row.intercept and type(inject) is tuple:
+        return False
     settings: list[Mapping[str, object]] = [entry.row.intercept.get("loader", {})]
-    inject: object = getattr(entry.plugin, "inject", None)
     if isinstance(inject, Mapping):
         for key, value in cast("Mapping[ServiceKey[Any], Mapping[str, object]]", inject).items():
             if key.name == "loader":

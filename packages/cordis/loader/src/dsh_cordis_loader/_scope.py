@@ -6,7 +6,7 @@ import json
 import os.path
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 from dsh_cordis import Service, ServiceKey
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from dsh_cordis import Context
 
     from ._rows import Row
+
+
+_PLAIN: Final = frozenset((str, int, bool, float, type(None)))
 
 
 class LoaderOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +76,8 @@ class ExpressionScope:
         return self._fill(raw, names, row.id, "config")
 
     def _fill(self, value: object, names: Mapping[str, object], row_id: str, path: str) -> object:
+        if type(value) in _PLAIN:  # most values, and the checks below are slow ones
+            return value
         if isinstance(value, Expr):
             return self._evaluate(value, names, row_id, path)
         if isinstance(value, list):
@@ -80,7 +85,7 @@ class ExpressionScope:
                 self._fill(item, names, row_id, f"{path}[{index}]")
                 for index, item in enumerate(cast("list[object]", value))
             ]
-        if not isinstance(value, Mapping):
+        if type(value) is not dict and not isinstance(value, Mapping):
             return value
         result: dict[str, object] = {}
         for key, item in cast("Mapping[str, object]", value).items():

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 from dsh_cordis_include import IncludeError
-from dsh_cordis_loader import Loader, LoaderError, Row, parse_rows, read_yaml
+from dsh_cordis_loader import Expr, Loader, LoaderError, Row, parse_rows, read_yaml
 
 pytestmark = pytest.mark.anyio
 Tree = Callable[[str], tuple[Row, ...]]
@@ -259,3 +259,44 @@ async def test_a_relative_plugin_file_of_an_included_row_stands_beside_its_file(
     entry = await loader.create({"id": "p", "name": "./plug.py"}, parent="i")
     assert entry.row.name == str(tmp_path / "plug.py")
     assert "name: ./plug.py" in file.read_text()
+
+
+async def test_an_update_evaluates_disabled_again_and_keeps_the_expression(
+    loader: Loader, file: Path, tree: Tree, journal: list[object]
+):
+    text = "- id: a\n  name: cordis:note\n  disabled: !expr \"platform != 'none'\"  # when\n"
+    file.write_text(text)
+    await loader.apply(tree())
+    assert loader.resolve("i:a").fiber is None
+    await loader.update("i:a", {"config": 1})
+    assert loader.resolve("i:a").row.disabled == Expr("platform != 'none'")
+    assert file.read_text() == text + "  config: 1\n"
+    await loader.update("i:a", {"disabled": Expr("platform == 'none'")})
+    assert journal == [("up", 1)]
+
+
+async def test_a_row_that_disposes_itself_is_switched_off_in_its_file(
+    loader: Loader, file: Path, tree: Tree
+):
+    await loader.apply(tree())
+    fiber = loader.resolve("i:b").fiber
+    assert fiber is not None
+    await fiber.dispose()
+    await loader.own.root.fiber.dispose()  # what is to be written is written by then
+    assert '- {id: b, name: "cordis:note", config: b, disabled: true}' in file.read_text()
+
+
+async def test_a_direct_update_of_an_include_is_taken_in_place(
+    loader: Loader, tree: Tree, journal: list[object]
+):
+    await loader.apply(tree())
+    before = fibers(loader)
+    include = loader.resolve("i").fiber
+    assert include is not None
+    await include.update({"path": "rows.yml", "patches": [{"id": "b", "config": "z"}]})
+    assert journal[-1] == ("up", "z")
+    assert fibers(loader) == before
+    assert loader.resolve("i").row.config == include.config
+    with pytest.raises(IncludeError, match="config is"):
+        await include.update({"path": 5})
+    assert fibers(loader) == before

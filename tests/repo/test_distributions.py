@@ -13,7 +13,11 @@ from typing import Any
 import pytest
 
 _REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?\s*(.*)")
-_IMPORT_NAMES = {"pyyaml": "yaml", "importlib-metadata": "importlib_metadata"}
+_IMPORT_NAMES = {
+    "pyyaml": "yaml",
+    "importlib-metadata": "importlib_metadata",
+    "ruamel.yaml": "ruamel",
+}
 _CLASSIFIERS = {
     "Intended Audience :: Developers",
     "Programming Language :: Python :: 3",

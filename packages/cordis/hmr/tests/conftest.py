@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import logging
 import sys
 import textwrap
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -15,7 +15,6 @@ from dsh_cordis_hmr import CONFIG_UPDATE_FAILED, HMR, HMR_RELOAD, ConfigUpdateFa
 from dsh_cordis_loader import (
     CONFIG_UPDATE,
     LOADER,
-    EntryPoints,
     Loader,
     LoaderOptions,
     parse_rows,
@@ -39,6 +38,17 @@ PLUGIN = """
         journal.append(("up", VALUE, config))
         return lambda: journal.append(("down", VALUE))
 """
+
+
+class _Tell(logging.Handler):
+    """Sets an event for each line of the log."""
+
+    def __init__(self, event: asyncio.Event) -> None:
+        super().__init__()
+        self._event = event
+
+    def emit(self, record: logging.LogRecord) -> None:
+        asyncio.get_running_loop().call_soon(self._event.set)
 
 
 class Tree:
@@ -99,6 +109,21 @@ class Tree:
             while not claim():
                 self._news.clear()
                 await self._news.wait()
+
+    async def logged(self, caplog: pytest.LogCaptureFixture, text: str) -> None:
+        """Wait for a line of this package in the log."""
+        handler = _Tell(self._news)
+        logging.getLogger("dsh").addHandler(handler)
+        try:
+            await self.until(
+                lambda: any(
+                    text in record.message
+                    for record in caplog.records
+                    if record.name == "dsh.cordis.hmr"
+                )
+            )
+        finally:
+            logging.getLogger("dsh").removeHandler(handler)
 
     def poke(self) -> None:
         """Have `until` look again."""

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from ._notifier import Notifier
@@ -38,7 +39,8 @@ class DirectoryWatch:
         self._step_ms = max(1, min(LONGEST_STEP_MS, debounce_ms // 2))
         self._notifier: Notifier | None = None
         self._armed: frozenset[tuple[str, int, int]] = frozenset()
-        self._below: list[str] | None = None
+        self._tree_changed = True
+        self._below: frozenset[str] | None = None
         self._events: set[str] = set()
         self._happened = asyncio.Event()
         self.polls = False
@@ -59,7 +61,7 @@ class DirectoryWatch:
                 break
         events, self._events = frozenset(self._events), set()
         if self._roots and any(map(self._is_directory, events)):
-            self._below = None
+            self._tree_changed = True
         return events
 
     async def arm(self, directories: Collection[str]) -> bool:
@@ -102,9 +104,21 @@ class DirectoryWatch:
         return False
 
     def _root_directories(self) -> Iterable[str]:
-        if self._below is None:
-            self._below = list(directories_below(self._roots, self._ignored))
-        return self._below
+        if self._tree_changed:
+            self._tree_changed = False
+            before = self._below
+            self._below = frozenset(directories_below(self._roots, self._ignored))
+            if before is not None:
+                # What came together with its directory was not seen coming.
+                self._report_files(self._below - before)
+        return self._below or ()
+
+    def _report_files(self, directories: Iterable[str]) -> None:
+        for directory in directories:
+            with suppress(OSError):
+                found = frozenset(one.path for one in os.scandir(directory) if one.is_file())
+                if found:
+                    self._changed(found)
 
     def _is_directory(self, path: str) -> bool:
         """Whether it is one now or was."""

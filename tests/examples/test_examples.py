@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from dsh_llm_mock_server import MockServer, Reply
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -38,47 +36,6 @@ def against(server: MockServer, home: Path) -> dict[str, str]:
         "DEEPSEEK_BASE_URL": server.base_url,
         "DEEPSEEK_API_KEY": "k",
     }
-
-
-@pytest.fixture
-def installed(tmp_path) -> Path:
-    """A folder with the plugin installed in it, as pip would."""
-    uv = shutil.which("uv")
-    if uv is None:
-        pytest.skip("needs uv to build the plugin")
-    site = tmp_path / "site"
-    source = tmp_path / "dice-plugin"
-    shutil.copytree(EXAMPLES / "dice-plugin", source)
-    done = run([uv, "pip", "install", "--no-deps", "--target", site, source], tmp_path)
-    assert done.returncode == 0, done.stderr
-    return site
-
-
-def test_the_plugin_template_passes_its_own_tests(tmp_path):
-    tests = tmp_path / "tests"
-    shutil.copytree(EXAMPLES / "dice-plugin/tests", tests)
-    source = EXAMPLES / "dice-plugin/src"
-    done = run([sys.executable, "-m", "pytest", "-q", tests], tmp_path, PYTHONPATH=str(source))
-    assert done.returncode == 0, done.stdout
-
-
-def test_an_installed_plugin_is_mounted_by_the_name_of_its_distribution(tmp_path, installed):
-    readme = (EXAMPLES / "dice-plugin/README.md").read_text()
-    (row,) = re.findall(r"```yaml\n(.*?)```", readme, re.DOTALL)
-    home = tmp_path / "home"
-    home.mkdir()
-    (home / "cordis.patch.yml").write_text(row)
-    replies = [Reply.call("roll", {"count": 2}), Reply.text("ok")]
-    with MockServer.threaded(replies) as server:
-        done = run(
-            [sys.executable, "-m", "dsh_cli", "headless", "roll"],
-            tmp_path,
-            PYTHONPATH=str(installed),
-            **against(server, home),
-        )
-        assert done.returncode == 0, done.stderr
-        result = server.requests[1].messages[-1]["content"]
-        assert re.fullmatch(r"\[\s*\d+,\s*\d+\s*\]", result)
 
 
 def test_the_read_only_composition_looks_but_does_not_touch(tmp_path):

@@ -36,7 +36,7 @@ from ._grammar import UsageError
 from ._plugin_errors import PluginError
 from ._plugin_list import listing, mount_hint, rows_naming
 from ._plugin_manifest import edit_manifest
-from ._plugin_specs import Spec, is_local, masked, read_spec, requirement_name
+from ._plugin_specs import Spec, local_path, masked, read_spec, requirement_name
 from ._plugin_uv import Planned, Uv, running_versions
 
 if TYPE_CHECKING:
@@ -129,11 +129,12 @@ class _Session:
             self._commit((), None, self._points, removed=())
             return _done("the profile has no plugins")
         site = profile_site(profile)
+        local = filter(None, map(local_path, profile.dependencies))
         in_step = (
             site is not None
             and site_problem(profile, self._product) is None
             and sites.is_intact(site)
-            and not any(map(is_local, profile.dependencies))
+            and not any(path.exists() for path in local)  # they may have changed
         )
         if in_step:
             return _done("the installed plugins are those of pyproject.toml")
@@ -177,7 +178,7 @@ class _Session:
         planned = tuple(one for one in planned if one.name not in fixed)
         with sites.staged_site(directory) as staged:
             if planned:
-                uv.install(planned, staged, [one.name for one in planned if one.url])
+                uv.install(planned, staged)
             points = sites.check_staged(staged, [one.name for one in planned], self._points)
             self._warn(staged, points)
             record = SiteRecord(
@@ -290,7 +291,7 @@ class _Session:
         """Versions in use that this command does not ask to change."""
         if self._before is None:
             return {}
-        pinned = {requirement_name(one) for one in kept if not is_local(one)}
+        pinned = {requirement_name(one) for one in kept if local_path(one) is None}
         asked = {requirement_name(one) for one in self._profile.dependencies} - pinned
         return {
             name: version

@@ -58,10 +58,12 @@ def requirement_name(requirement: str) -> str | None:
     return normal_name(match[1]) if match else None
 
 
-def is_local(requirement: str) -> bool:
-    """Whether a requirement of a manifest is a directory or file of this machine."""
+def local_path(requirement: str) -> Path | None:
+    """The directory or file of this machine that a requirement of a manifest names, if any."""
     direct = _DIRECT.fullmatch(requirement.strip())
-    return direct is not None and direct[3].startswith("file:")
+    if direct is None or not direct[3].startswith("file:"):
+        return None
+    return Path(unquote(urlsplit(direct[3]).path))
 
 
 def normal_name(name: str) -> str:

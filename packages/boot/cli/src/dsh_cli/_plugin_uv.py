@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -68,12 +68,13 @@ class Uv:
         assert text is not None
         return tuple(_planned(text))
 
-    def install(self, planned: Iterable[Planned], site: Path, refresh: Iterable[str]) -> None:
+    def install(self, planned: Sequence[Planned], site: Path) -> None:
         """Unpack exactly these into `site`. Raises PluginError (`INSTALLER_FAILED`)."""
-        self._run(
-            *("--no-deps", f"--target={site}", *(f"--refresh-package={name}" for name in refresh)),
-            *(one.requirement for one in planned),
-        )
+        # A directory may have changed although its version has not. (A refresh, which would say
+        # it better, is refused offline.)
+        again = [f"--reinstall-package={one.name}" for one in planned if one.url]
+        requirements = [one.requirement for one in planned]
+        self._run("--no-deps", f"--target={site}", *again, *requirements)
 
     def _run(
         self, *arguments: str, expect: bool = True, fixed: Mapping[str, str] | None = None

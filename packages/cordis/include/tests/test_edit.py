@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -277,3 +280,29 @@ def test_a_written_row_reads_back_to_the_same(
     (row,) = apply_patches((), read_patch_file(file), warn=lambda layer, text: None)
     assert row.config == config
     assert isinstance(read_yaml(file.read_bytes(), where="f"), list)
+
+
+def test_a_file_on_a_readonly_place_is_left_alone_and_named(file: Path, tmp_path: Path):
+    code = f"""
+import asyncio
+from pathlib import Path
+from dsh_cordis_include import PatchFileStore
+from dsh_cordis_loader import RowChange
+change = RowChange(kind="remove", row_id="b", row=None)
+try:
+    asyncio.run(PatchFileStore(Path({str(file)!r})).save(change))
+except Exception as error:
+    print(error.code, error)
+"""
+    bwrap = shutil.which("bwrap")
+    if bwrap is None:
+        pytest.skip("bubblewrap is not installed")
+    seal = [bwrap, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+    done = subprocess.run(
+        [*seal, sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0 and not done.stdout:
+        pytest.skip(f"no sandbox here: {done.stderr}")
+    assert done.stdout == f"CONFIG_READONLY cannot overwrite readonly config {file}\n"
+    assert file.read_text() == FILE
+    assert [one.name for one in tmp_path.iterdir()] == [file.name]

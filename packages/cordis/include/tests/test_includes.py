@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from pathlib import Path
 
 import anyio
 import pytest
+from dsh_cordis import Context, Service, ServiceKey
 from dsh_cordis_include import IncludeError
 from dsh_cordis_loader import Expr, Loader, LoaderError, Row, parse_rows, read_yaml
 
@@ -300,3 +302,55 @@ async def test_a_direct_update_of_an_include_is_taken_in_place(
     with pytest.raises(IncludeError, match="config is"):
         await include.update({"path": 5})
     assert fibers(loader) == before
+
+
+async def test_two_hundred_changes_of_a_file_leave_nothing_behind(
+    loader: Loader, file: Path, tree: Tree, journal: list[object]
+):
+    def counts() -> tuple[int, int, int]:
+        root = loader.own.root
+        mounted = sum(len(runtime.fibers) for runtime in root.registry.values())
+        effects = len(loader.own.fiber.get_effects()) + len(root.fiber.get_effects())
+        return mounted, effects, len(asyncio.all_tasks())
+
+    await loader.apply(tree())
+    before = counts()
+    for number in range(200):
+        file.write_text(FILE.replace("config: b", f"config: {number}"))
+        await refresh(loader)
+    file.write_text(FILE)
+    await refresh(loader)
+    assert counts() == before
+    assert journal[-1] == ("up", "b")
+
+
+async def test_a_change_in_a_file_that_breaks_a_row_elsewhere_is_taken_back(
+    loader: Loader, file: Path, tree: Tree, journal: list[object]
+):
+    def picky(ctx: Context, config: object) -> None:
+        if config == {"size": "9"}:
+            raise ValueError("too big")
+
+    class Sized(Service):
+        provides = ServiceKey[object]("sized")
+
+        def __init__(self, ctx: Context, config: str) -> None:
+            super().__init__(ctx, config)
+            self.size = config
+
+        def expression_fields(self) -> dict[str, object]:
+            return {"size": self.size}
+
+    loader.builtin("picky", picky)
+    loader.builtin("sized", Sized)
+    outside = "{id: o, name: 'cordis:picky', inject: [sized], config: {size: !expr ctx.sized.size}}"
+    value = read_yaml(f"[{outside}]", where="r")
+    rows = (*tree(), *parse_rows(value, where="r", base=None, origin=""))
+    text = "[{id: s, name: 'cordis:sized', config: '1'}]"
+    file.write_text(text)
+    await loader.apply(rows)
+    file.write_text(text.replace("1", "9"))
+    with pytest.raises(LoaderError, match=r"loader entry o .*too big"):
+        await refresh(loader)
+    assert loader.resolve("i:s").row.config == "1"
+    await loader.settled()

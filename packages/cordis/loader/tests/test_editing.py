@@ -369,3 +369,53 @@ async def test_configuration_errors_name_the_layer_that_set_it(loader: Loader):
     patched = msgspec.structs.replace(row, config_from="/home/cordis.patch.yml")
     with pytest.raises(LoaderError, match=r"\(set by /home/cordis.patch.yml\)$"):
         await loader.apply([patched])
+
+
+async def test_a_plugin_may_end_itself_while_it_starts(
+    loader: Loader, store: Store, rows: Rows, journal: list[object]
+):
+    def once(ctx: Context, config: object) -> object:
+        ctx.fiber.dispose()
+        return lambda: journal.append("undone")
+
+    loader.builtin("once", once)
+    text = "[{id: o, name: 'cordis:once'}, {id: n, name: '@note'}]"
+    assert await loader.start_rows(rows(text)) == ()
+    await store.saved.wait()
+    assert store.brief == [("update", "o", {"disabled": True}, None)]
+    assert loader.resolve("o").fiber is None
+    assert "undone" in journal
+    await loader.settled()
+
+
+async def test_a_mount_that_an_observer_ends_or_refuses_harms_no_other_row(
+    loader: Loader, rows: Rows, journal: list[object]
+):
+    def observe(fiber: Any) -> None:
+        if fiber.uid is not None and fiber.name == "gone":
+            fiber.dispose()
+        if fiber.uid is not None and fiber.name == "refused":
+            raise ValueError("not this one")
+
+    loader.own.root.on(Internal.PLUGIN, observe)
+    failures = await loader.start_rows(
+        rows("""
+            - {id: gone, name: "@note"}
+            - {id: refused, name: "@note"}
+            - {id: n, name: "@note", config: n}
+        """)
+    )
+    assert [failure.entry_id for failure in failures] == ["refused"]
+    assert journal == [("up", "n")]
+    assert [entry.fiber is None for entry in loader.entries()] == [True, True, False]
+
+
+async def test_changes_after_the_tree_has_ended_are_refused_or_do_nothing(
+    loader: Loader, rows: Rows, note: str
+):
+    await loader.own.root.fiber.dispose()
+    await loader.apply(rows("[{id: n, name: '@note'}]"))
+    assert await loader.start_rows(rows("[{id: n, name: '@note'}]")) == ()
+    with pytest.raises(LoaderError) as caught:
+        await loader.create({"name": note})
+    assert caught.value.code == "TREE_ENDED"

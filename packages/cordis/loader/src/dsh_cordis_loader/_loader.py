@@ -52,6 +52,7 @@ class Loader(Service):
         self._mounter = Mounter(ctx, ExpressionScope(options), self._resolve)
         self._editor = Editor(ctx, self._root, self._commit)
         self._starting: TolerantStart | None = None
+        self._open_changes = 0
 
     # -- names ----------------------------------------------------------------------------------
 
@@ -341,16 +342,20 @@ class Loader(Service):
         check: Callable[[], None] | None,
     ) -> None:
         transaction = Transaction(self._mounter)
-        failed = {entry.fiber for entry in members.walk() if entry_failure(entry)}
+        # A change within a change (an include that takes other patches) leaves what goes on around
+        # it to the outer one.
+        walk = members.walk if self._open_changes else self._root.walk
+        failed = {entry.fiber for entry in walk() if entry_failure(entry)}
 
         async def rest() -> list[LoaderError]:
-            await settle(members.walk)
-            if self._mounter.release(members.walk()):
-                await settle(members.walk)
+            await settle(walk)
+            if self._mounter.release(walk()):
+                await settle(walk)
             # What had failed before is not this change's fault.
-            news = [e for e in members.walk() if e.fiber not in failed]
+            news = [e for e in walk() if e.fiber not in failed]
             return [failure for e in news if (failure := entry_failure(e)) is not None]
 
+        self._open_changes += 1
         try:
             plan(transaction)
             await transaction.execute(settle=rest)
@@ -361,7 +366,9 @@ class Loader(Service):
                 return
             await self._roll_back(transaction, rest, error)
             raise
-        if self._turns.alive:
+        finally:
+            self._open_changes -= 1
+        if self._turns.alive and not self._open_changes:
             self.own.emit(CONFIG_UPDATE)
 
     async def _roll_back(self, transaction: Transaction, rest: Settle, error: Exception) -> None:

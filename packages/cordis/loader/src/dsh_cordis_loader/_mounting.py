@@ -79,13 +79,15 @@ class Mounter:
             self._install_gate()
             gates.append(TREE_AT_REST)
         try:
-            entry.fiber = self._context(entry).plugin(
+            fiber = self._context(entry).plugin(
                 entry.plugin,
                 row.config,
                 inject=gates,
                 name=entry.id,
                 interpolate=self._interpolation(entry),
             )
+            # An observer of the mount may have disposed it.
+            entry.fiber = fiber if fiber.uid is not None else None
         except Exception as error:  # noqa: BLE001 - containment: a plugin object of any kind may be refused
             return failed(action, entry.id, row, error)
         return None

@@ -18,7 +18,7 @@ class Config(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def apply(ctx: Context, config: Config) -> None:
-    async def shorten(note: Note, next: Next[Note]) -> Note:
+    async def shorten(_note: Note, next: Next[Note]) -> Note:
         checked = await next()
         if len(checked.text) <= config.max_length:
             return checked

@@ -7,11 +7,11 @@ import asyncio
 from dsh_cordis import Context
 
 
-async def hello(ctx: Context, config: str) -> None:
+async def hello(_ctx: Context, config: str) -> None:
     print(f"hello {config}")
 
 
-def broken(ctx: Context, config: object) -> None:
+def broken(_ctx: Context, _config: object) -> None:
     raise ValueError("no paper")
 
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 
 from dsh_cordis import Context, Disposer
 
 
 @asynccontextmanager
-async def connection(name: str) -> AsyncIterator[str]:
+async def connection(name: str) -> AsyncGenerator[str, None]:
     print(f"open {name}")
     yield name
     print(f"close {name}")
 
 
-async def apply(ctx: Context, config: object) -> AsyncIterator[Disposer]:
+async def apply(ctx: Context, _config: object) -> AsyncIterator[Disposer]:
     ctx.effect(lambda: lambda: print("undo the effect"))  # setup returns its undoing
     yield lambda: print("undo first")
     yield lambda: print("undo second")

@@ -9,7 +9,7 @@ from dsh_cordis import Context
 from notes import NOTES, Notes
 
 
-def show(ctx: Context, config: object) -> None:
+def show(ctx: Context, _config: object) -> None:
     notes = ctx.get(NOTES)  # None while there is none
     print(notes.texts() if notes is not None else "no notes service")
 

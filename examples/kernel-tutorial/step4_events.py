@@ -9,14 +9,14 @@ from dsh_cordis import Context, Next
 from notes import NOTE_ADDED, NOTE_CHECK, Note, Notes
 
 
-def announcer(ctx: Context, config: object) -> None:
+def announcer(ctx: Context, _config: object) -> None:
     def announce(note: Note) -> None:
         print("added", note.text)
 
     ctx.on(NOTE_ADDED, announce)
 
 
-def capitals(ctx: Context, config: object) -> None:
+def capitals(ctx: Context, _config: object) -> None:
     async def check(note: Note, next: Next[Note]) -> Note:
         if not note.text:
             raise ValueError("an empty note")  # without next(): nothing further in runs

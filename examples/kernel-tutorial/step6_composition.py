@@ -58,7 +58,9 @@ async def main(folder: Path) -> None:
         (folder / "mine.yml").write_text("- {id: editor, config: {maxLenght: 4}}\n")
         print(await happened.get())
         source = (folder / "writer.py").read_text()
-        (folder / "writer.py").write_text(source.replace("Note(config)", 'Note(f"please {config}")'))
+        (folder / "writer.py").write_text(
+            source.replace("Note(config)", 'Note(f"please {config}")')
+        )
         print(await happened.get(), root[NOTES].texts())
 
 

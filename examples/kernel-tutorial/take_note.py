@@ -9,7 +9,7 @@ from notes import NOTES, Note
 inject = (NOTES, TOOLS)
 
 
-def apply(ctx: Context, config: object) -> None:
+def apply(ctx: Context, _config: object) -> None:
     notes = ctx[NOTES]
 
     @tool

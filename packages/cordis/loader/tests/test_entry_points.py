@@ -63,3 +63,28 @@ def test_unusable_path_entries_are_skipped(tmp_path: Path):
 
 def test_the_running_installation_is_the_default():
     assert "dsh-cordis-timer" in scan_entry_points()["dsh.plugins"]
+
+
+def test_an_entry_point_knows_the_path_entry_that_holds_it(tmp_path: Path):
+    install(tmp_path / "a", "one", "[dsh.plugins]\none = one\n")
+    install(tmp_path / "b", "two", "[dsh.plugins]\ntwo = two\n")
+    found = scan_entry_points([str(tmp_path / "a"), str(tmp_path / "b")])["dsh.plugins"]
+    assert found["one"].location == str(tmp_path / "a")
+    assert found["two"].location == str(tmp_path / "b")
+
+
+def test_what_is_known_already_wins_over_what_is_added_behind_it(tmp_path: Path):
+    install(tmp_path / "a", "one", "[dsh.plugins]\none = one_a\n", "2.0")
+    install(tmp_path / "b", "One", "[dsh.plugins]\none = one_b\nextra = one_b:extra\n")
+    install(tmp_path / "b", "two", "[dsh.plugins]\none = two\ntwo = two\n")
+    before = scan_entry_points([str(tmp_path / "a")])
+    points = before.extended([str(tmp_path / "b"), str(tmp_path / "gone")])
+    found = points["dsh.plugins"]
+    assert {name: point.value for name, point in found.items()} == {"one": "one_a", "two": "two"}
+    assert dict(points.distributions) == {"one": "2.0", "two": "1.0"}
+    assert list(before["dsh.plugins"]) == ["one"]
+
+
+def test_distributions_without_entry_points_are_known_too(tmp_path: Path):
+    install(tmp_path, "plain", None, "3.1")
+    assert dict(scan_entry_points([str(tmp_path)]).distributions) == {"plain": "3.1"}

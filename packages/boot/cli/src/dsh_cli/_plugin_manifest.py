@@ -115,12 +115,15 @@ def _without(array: str, entry: _Entry) -> str:
     rest = _REST_OF_LINE.match(array, end)
     if line and rest and not array[line : entry.start].strip():
         return array[:line] + array[rest.end() :]
-    if end > entry.end or array[: entry.start].rstrip().endswith("["):
+    if end > entry.end:
         while array[end : end + 1] in {" ", "\t"}:
             end += 1
         return array[: entry.start] + array[end:]
-    # The last one of a line: the comma before it goes with it.
-    return array[: array.rindex(",", 0, entry.start)] + array[entry.end :]
+    # The last one: the comma before it goes too, unless a comment stands between them.
+    last = max((one.end for one in _entries(array) if one.end <= entry.start), default=None)
+    comma = entry.start if last is None else _after_comma(array, last) - 1
+    start = entry.start if array[comma + 1 : entry.start].strip() else comma
+    return array[:start] + array[entry.end :]
 
 
 def _appended(array: str, value: str, newline: str) -> str:

@@ -6,10 +6,12 @@ import ast
 import dataclasses
 import enum
 import importlib
+import re
 import types
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
@@ -112,6 +114,20 @@ def test_no_name_has_two_keys(made: list[Made]) -> None:
     for one in made:
         places[family(one), one.value.name].append(one.where)
     assert {key: where for key, where in places.items() if len(where) > 1} == {}
+
+
+def test_no_example_takes_a_name_of_the_product(made: list[Made], root: Path) -> None:
+    taken = {(family(one), one.value.name) for one in made}
+    shown = re.compile(r"\b(\w+)(?:\[[^\n]*\])?\(\s*\"([\w/-]+)\"")
+    found = [
+        (kind, name)
+        for path in sorted((root / "examples").rglob("*.py"))
+        for maker, name in shown.findall(path.read_text("utf-8"))
+        if maker in MAKERS
+        for kind in [{"ServiceKey": "service", "LogEvent": "log event"}.get(maker, "event")]
+    ]
+    assert ("service", "notes") in found
+    assert taken.isdisjoint(found)
 
 
 def test_every_key_is_a_constant_of_its_name(made: list[Made]) -> None:

@@ -22,10 +22,18 @@ import pytest
 HERE = Path(__file__).parent
 BIN = Path(sys.prefix) / "bin"
 CHECKERS = ("pyright", "basedpyright", "mypy")
-TUTORIAL = HERE.parents[1] / "examples/kernel-tutorial"
-GOOD = ("kernel_good.py", "product_good.py", *sorted(path.name for path in TUTORIAL.glob("*.py")))
+EXAMPLES = HERE.parents[1] / "examples"
 MISTAKES = {"kernel_bad.py": 30, "product_bad.py": 15}
-SAMPLES = (*GOOD, *MISTAKES)
+FILES = {
+    path.name: path
+    for path in (
+        *(HERE / name for name in ("kernel_good.py", "product_good.py", *MISTAKES)),
+        *sorted((EXAMPLES / "kernel-tutorial").glob("*.py")),
+        EXAMPLES / "read-only/policy.py",
+        EXAMPLES / "embedding/evaluate.py",
+    )
+}
+GOOD = [name for name in FILES if name not in MISTAKES]
 
 Reports: TypeAlias = Mapping[str, Mapping[str, set[int]]]
 """Checker to sample to the lines with errors."""
@@ -52,8 +60,8 @@ def run(command: list[object], cwd: Path, **env: str) -> str:
 def pyright_lines(program: str, project: Path) -> dict[str, set[int]]:
     command = [BIN / program, "--outputjson", "--pythonpath", sys.executable, "--project", project]
     answer = json.loads(run(command, project, PYRIGHT_PYTHON_IGNORE_WARNINGS="1"))
-    assert answer["summary"]["filesAnalyzed"] == len(SAMPLES)
-    lines: dict[str, set[int]] = {name: set() for name in SAMPLES}
+    assert answer["summary"]["filesAnalyzed"] == len(FILES)
+    lines: dict[str, set[int]] = {name: set() for name in FILES}
     for one in answer["generalDiagnostics"]:
         if one["severity"] == "error":
             lines[Path(one["file"]).name].add(one["range"]["start"]["line"] + 1)
@@ -62,9 +70,9 @@ def pyright_lines(program: str, project: Path) -> dict[str, set[int]]:
 
 def mypy_lines(project: Path) -> dict[str, set[int]]:
     options = ["--strict", "--config-file=", "--python-executable", sys.executable]
-    answer = run([BIN / "mypy", *options, *SAMPLES], project)
-    assert f"(checked {len(SAMPLES)} source files)" in answer
-    lines: dict[str, set[int]] = {name: set() for name in SAMPLES}
+    answer = run([BIN / "mypy", *options, *FILES], project)
+    assert f"(checked {len(FILES)} source files)" in answer
+    lines: dict[str, set[int]] = {name: set() for name in FILES}
     for name, line in re.findall(r"^([\w.]+):(\d+): error: ", answer, re.MULTILINE):
         lines[name].add(int(line))
     return lines
@@ -74,9 +82,9 @@ def mypy_lines(project: Path) -> dict[str, set[int]]:
 def reports(tmp_path_factory) -> Reports:
     """What each checker says, all asked at once."""
     project = tmp_path_factory.mktemp("typing")
-    for name in SAMPLES:
-        shutil.copy(HERE / name if (HERE / name).exists() else TUTORIAL / name, project)
-    settings = {"include": SAMPLES, "typeCheckingMode": "strict"}
+    for path in FILES.values():
+        shutil.copy(path, project)
+    settings = {"include": list(FILES), "typeCheckingMode": "strict"}
     (project / "pyrightconfig.json").write_text(json.dumps(settings))
     with ThreadPoolExecutor() as pool:
         runs = {name: pool.submit(pyright_lines, name, project) for name in CHECKERS[:2]}
@@ -93,7 +101,7 @@ def test_good_plugins_pass(reports: Reports, checker: str, name: str):
 @pytest.mark.parametrize("checker", CHECKERS)
 @pytest.mark.parametrize("name", MISTAKES)
 def test_every_mistake_of_a_bad_plugin_is_reported(reports: Reports, checker: str, name: str):
-    source = (HERE / name).read_text().splitlines()
+    source = FILES[name].read_text().splitlines()
     marked = {number for number, line in enumerate(source, 1) if "# BAD" in line}
     assert len(marked) == MISTAKES[name]
     assert reports[checker][name] == marked

@@ -228,6 +228,16 @@ async def test_remembered_reads_end_with_the_right_to_them(root: Context):
         root[FOO]
 
 
+async def test_remembered_reads_end_with_the_plugin_that_had_the_right(root: Context):
+    await root.plugin(plugin(lambda ctx: ctx.provide(FOO, "x")))
+    reader = await root.plugin(plugin(lambda _ctx: None, inject=(FOO,)))
+    place = reader.ctx.extend()
+    assert place[FOO] == "x"
+    await reader.dispose()
+    with pytest.raises(ServiceAccessError):
+        place[FOO]
+
+
 async def test_conditional_services_are_asked_at_each_read_of_the_root(root: Context):
     open_now = [True]
     root.plugin(

@@ -50,15 +50,15 @@ async def test_sibling_in_the_same_isolated_group_sees_the_service_and_the_root_
     root: Context,
 ):
     seen: list[str] = []
+    children = []
 
     def group(ctx: Context, _config: object) -> None:
-        ctx.plugin(providing("inside"))
-        ctx.plugin(reading(seen))
+        children.extend([ctx.plugin(providing("inside")), ctx.plugin(reading(seen))])
 
     await root.isolate(FOO).plugin(group)
     outside = root.plugin(reading(seen))
-    while not seen:
-        await root.plugin(lambda _ctx, _config: None)
+    for child in children:
+        await child
     assert seen == ["inside"]
     assert root.get(FOO) is None
     assert outside.state == 0
@@ -201,6 +201,37 @@ async def test_service_looks_up_in_its_own_realm_and_owns_with_its_callers(root:
     ]
     await fiber.dispose()
     assert gone == ["with its caller"]
+
+
+async def test_service_of_the_same_fiber_still_looks_up_in_its_own_realm(root: Context):
+    root.provide(FOO, "the service's")
+    root.provide(Reader.provides, Reader(root))
+    place = root.isolate(FOO)
+    place.provide(FOO, "the caller's")
+    assert place[Reader.provides].read() == "the service's"
+
+
+async def test_plugin_that_a_service_mounts_for_its_caller_has_no_right_of_the_service(
+    root: Context,
+):
+    class Mounting(Reader):
+        provides = ServiceKey["Mounting"]("mounting")
+
+        def mount(self, body):
+            return self.ctx.plugin(body)
+
+    await root.plugin(providing("x"))
+    await root.plugin(Mounting)
+    mounted = []
+
+    def caller(ctx: Context, _config: object) -> None:
+        mounted.append(ctx[Mounting.provides].mount(reading([], inject=())))
+
+    caller.inject = (Mounting.provides,)
+    fiber = await root.plugin(caller)
+    with pytest.raises(ServiceAccessError, match="without inject"):
+        await mounted[0]
+    assert mounted[0].parent is fiber
 
 
 async def test_service_provided_in_a_realm_reads_that_realm_for_its_callers(root: Context):

@@ -73,7 +73,7 @@ class Implementation:
         self.fiber = ctx.fiber
         self.available = available
         # Not a WeakSet, which costs several times as much for each reader.
-        self._holders: list[weakref.ref[Context]] = []
+        self._holders: dict[weakref.ref[Context], None] = {}
         self._prune_at = _MIN_PRUNED
 
     def admits(self, ctx: Context) -> bool:
@@ -100,13 +100,13 @@ class Implementation:
 
     def _hold(self, ctx: Context) -> None:
         if len(self._holders) >= self._prune_at:
-            self._holders = [one for one in self._holders if one() is not None]
+            self._holders = {one: None for one in self._holders if one() is not None}
             self._prune_at = max(_MIN_PRUNED, 2 * len(self._holders))
-        self._holders.append(weakref.ref(ctx))
+        self._holders[weakref.ref(ctx)] = None
 
     def drop_views(self) -> None:
         """Let every context forget it."""
-        holders, self._holders = self._holders, []
+        holders, self._holders = self._holders, {}
         for holder in holders:
             ctx = holder()
             if ctx is None:
@@ -294,7 +294,6 @@ class ServiceTable:
             raise CordisError(f'cannot set property "{name}" in multiple fibers', code="NOT_OWNER")
         present.value = unwrap(value)
         present.drop_views()
-        self.invalidate()
 
     def remove(self, realm: Realm, implementation: Implementation) -> list[Fiber]:
         """Unregister and tell dependents; returns those that still hold it."""

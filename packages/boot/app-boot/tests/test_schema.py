@@ -125,6 +125,7 @@ GOOD = """
 - {id: a, config: null, disabled: null}
 - {id: a, name: sized, disabled: true, inject: [one_service]}
 - {id: a, isolate: {shell: true, fs: shared}, intercept: {loader: {await: true}}}
+- {id: a, isolate: {shell: null}, intercept: {loader: null}}
 - {id: of-another-profile, config: {anything: [1]}}
 - {id: b, config: {anything: 1}}
 - {insert: [{name: leaving, config: {anything: 1}}]}
@@ -152,6 +153,8 @@ BAD = """
 - {id: a, inject: [notSnake]}
 - {id: a, inject: one_service}
 - {id: a, isolate: {shell: false}}
+- {id: a, isolate: {shell: ' '}}
+- {id: a, intercept: {loader: true}}
 - {id: a, config: {maxBytes: 0}}
 - {id: a, config: {maxBytes: many}}
 - {id: a, config: {maxByte: 5}}

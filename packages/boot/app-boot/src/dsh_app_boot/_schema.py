@@ -210,14 +210,14 @@ def _fields() -> dict[str, Any]:
             "type": ["object", "null"],
             "propertyNames": service,
             "additionalProperties": {
-                "anyOf": [{"const": True}, {"type": "string", "minLength": 1}]
+                "anyOf": [{"const": True}, {"type": "string", "pattern": r"\S"}, {"type": "null"}]
             },
         },
         "intercept": {
             "description": "Service to settings for what this row asks of it.",
             "type": ["object", "null"],
             "propertyNames": service,
-            "additionalProperties": {"type": "object"},
+            "additionalProperties": {"type": ["object", "null"]},
         },
         "config": {"description": "What the plugin gets; `!expr` may stand anywhere in it."},
     }

@@ -154,7 +154,9 @@ class ServiceTable:
 
     def realm(self, ctx: Context, name: str) -> Realm:
         """Where `ctx` looks `name` up."""
-        realm = ctx.isolated.get(name) or self._roots.get(name)
+        realm = ctx.isolated.get(name) if ctx.isolated else None
+        if realm is None:
+            realm = self._roots.get(name)
         if realm is None:
             realm = self._roots[name] = Realm(name, isolated=False)
         return realm
@@ -172,9 +174,8 @@ class ServiceTable:
 
     def find(self, ctx: Context, name: str, *, inactive: bool = False) -> Implementation | None:
         """What a dependent in `ctx` may use now; `inactive`: or could, were its provider active."""
-        place: Context | None = ctx.behalf
-        if place is not None:
-            found = self._visible(place, ctx, name, inactive=inactive)
+        if ctx.behalf is not None:
+            found = self._visible(ctx.behalf, ctx, name, inactive=inactive)
             if found is not None:
                 return found
         return self._visible(ctx, ctx, name, inactive=inactive)
@@ -183,9 +184,9 @@ class ServiceTable:
         self, place: Context, reader: Context, name: str, *, inactive: bool
     ) -> Implementation | None:
         found = self._implementations.get(self.realm(place, name))
-        if found is None or not (inactive or found.fiber.active) or not found.admits(reader):
+        if found is None or not (inactive or found.fiber.active):
             return None
-        return found
+        return found if found.available is None or found.admits(reader) else None
 
     def locate(self, ctx: Context, name: str) -> Implementation:
         """The service that `ctx` has a right to read. Raises ServiceAccessError otherwise."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 from dsh_app_boot import (
     compose,
-    profile_site,
     read_site_record,
     site_problem,
     sync_command,
@@ -30,8 +29,6 @@ _SHOWN: Final = (
     ("dsh.bundles", "bundle"),
     ("dsh.plugins", "plugin"),
     ("dsh.session_events", "event"),
-    ("dsh.commands", "command"),
-    ("dsh.profiles", "profile template"),
 )
 
 
@@ -116,7 +113,7 @@ def mounted_rows(profile: Profile, home: Path, points: EntryPoints) -> frozenset
 def _state(name: str, profile: Profile, running: EntryPoints, problem: str | None) -> str:
     if name in running.distributions:
         return "ok (part of the installation)"
-    site = profile_site(profile)
+    site = current_site(profile.directory)
     record = read_site_record(site) if site is not None else None
     if record is None or name not in record.distributions:
         return "missing from the site"

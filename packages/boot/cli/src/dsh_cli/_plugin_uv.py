@@ -24,6 +24,8 @@ _NEEDS: Final = re.compile(
     r" ([\w.-]+)(?:\[[^\]]*\])?([<>=!~][^\s,]*(?:,[<>=!~][^\s,]*)*)"
 )
 _WANTS: Final = re.compile(r"you require ([\w.-]+)([<>=!~][^\s,]*(?:,[<>=!~][^\s,]*)*)")
+_WRAPPED: Final = re.compile(r"\s*\n[\s\u2500-\u257f\u25b6]*")
+"""Older versions of uv break lines, and draw beside them."""
 _CHATTER: Final = re.compile(r"^(?:Using Python .*|Resolved \d+ packages? in .*)\n", re.M)
 _ELSEWHERE: Final = ("UV_PYTHON", "UV_SYSTEM_PYTHON", "VIRTUAL_ENV")
 """Variables that name another Python than the running one."""
@@ -116,7 +118,7 @@ def _resolving(versions: Mapping[str, str]) -> Generator[tuple[str, ...]]:
         file.writelines(f"{name}=={version}\n" for name, version in versions.items())
         file.flush()
         # Nothing is installed into it, so a Python that the system manages is no obstacle.
-        yield "--dry-run", "--break-system-packages", f"--constraints={file.name}"
+        yield "--dry-run", "--break-system-packages", "-c", file.name
 
 
 def running_versions() -> dict[str, str]:
@@ -132,6 +134,7 @@ def running_versions() -> dict[str, str]:
 
 def explained(text: str, installed: Mapping[str, str]) -> Iterator[str]:
     """The requirements in uv's explanation that exclude each other, one line for each conflict."""
+    text = _WRAPPED.sub(" ", text)
     needs: dict[str, dict[str, str]] = {}
     for owner, name, bounds in _NEEDS.findall(text):
         needs.setdefault(normal_name(name), {})[f"{owner} needs {name}{bounds}"] = bounds

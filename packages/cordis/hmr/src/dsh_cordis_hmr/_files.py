@@ -64,13 +64,10 @@ class WatchedFile:
         self._closed = True
         self._wanted = False
 
-    async def dispose(self) -> None:
-        """Close, and wait for the active run unless it is what asks."""
+    def dispose(self) -> Awaitable[None]:
+        """Close; awaiting the result waits for the active run, unless that is what asks."""
         self.close()
-        task = self._task
-        if task is not None and task is not asyncio.current_task():
-            # asyncio.wait: who waits must not cancel the run.
-            await asyncio.wait({task})
+        return _over(None if self._task is asyncio.current_task() else self._task)
 
     def _run_once_more(self) -> None:
         if self._closed:
@@ -89,9 +86,9 @@ class WatchedFile:
             # Its owner is on the way out and has not come to this registration yet.
             self.close()
             return
-        self._task.add_done_callback(self._over)
+        self._task.add_done_callback(self._ended)
 
-    def _over(self, _task: object) -> None:
+    def _ended(self, _task: object) -> None:
         self._task = None
 
     async def _run(self) -> None:
@@ -111,6 +108,12 @@ class WatchedFile:
             exc_info=None if expected else error,
         )
         await self._own.parallel(CONFIG_UPDATE_FAILED, ConfigUpdateFailed(self.path, error))
+
+
+async def _over(task: asyncio.Task[Any] | None) -> None:
+    if task is not None:
+        # asyncio.wait: who waits must not cancel the run.
+        await asyncio.wait({task})
 
 
 async def _outcome(refresh: Callable[[], Awaitable[object]], path: Path) -> Exception | None:

@@ -75,11 +75,12 @@ class Hmr(Service):
             raise HmrError(f"config path already registered: {path}", code="ALREADY_WATCHED")
         watched = WatchedFile(path, refresh, owner=self.ctx, own=self.own)
 
-        async def end() -> None:
+        def end() -> Awaitable[None]:
+            # Plain: whoever asks is known only here, and must not wait for itself.
             if self._files.get(canonical) is watched:
                 del self._files[canonical]
                 self._wake()
-            await watched.dispose()
+            return watched.dispose()
 
         effect = self.ctx.effect(lambda: end, "hmr.watch_file()")
         self._files[canonical] = watched

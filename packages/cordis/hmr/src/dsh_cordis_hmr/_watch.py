@@ -62,6 +62,9 @@ class DirectoryWatch:
         events, self._events = frozenset(self._events), set()
         if self._roots and any(map(self._is_directory, events)):
             self._tree_changed = True
+        # What happened to a directory itself may have put another in its place, and that one may
+        # even have got its inode number.
+        self._armed = frozenset(one for one in self._armed if one[0] not in events)
         return events
 
     async def arm(self, directories: Collection[str]) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from ._errors import CordisError
@@ -270,41 +270,50 @@ def bail(event: AnyEventKey, listeners: tuple[Listener, ...], args: tuple[Any, .
 
 
 class Chain:
-    """A waterfall under way: each `proceed` runs one more listener, at last `inner`."""
+    """A waterfall under way: each call runs one more listener, at last `inner`.
 
-    __slots__ = ("_args", "_inner", "_rest")
+    Not a closure, which would refer to itself and leave each dispatch to the collector; not a bound
+    method, which would be made anew at each step; and without `__init__`, whose call takes as long
+    as a step.
+    """
 
-    # Not a closure, which would refer to itself and leave each dispatch to the collector; the bound
-    # method that listeners get as their `next` is also quicker than a callable instance.
+    __slots__ = ("args", "inner", "rest")
+    rest: Iterator[Listener]
+    args: tuple[Any, ...]
+    inner: Callable[[], Any]
 
-    def __init__(
-        self, listeners: tuple[Listener, ...], args: tuple[Any, ...], inner: Callable[[], Any]
-    ) -> None:
-        self._rest = iter(listeners)
-        self._args = args
-        self._inner = inner
-
-    def proceed(self) -> Any:  # noqa: ANN401 - the key types it where it is called
+    def __call__(self) -> Any:  # noqa: ANN401 - the key types it where it is called
         """The rest of the waterfall."""
-        for listener in self._rest:  # one step of it: quicker than `next` with a default
-            return listener.call(*self._args, self.proceed)
-        return self._inner()
+        for listener in self.rest:  # one step of it: quicker than `next` with a default
+            return listener.call(*self.args, self)
+        return self.inner()
 
 
-class PayloadChain(Chain):
+class PayloadChain:
     """The same for one argument, as product events have: nothing is unpacked at each step."""
 
-    __slots__ = ("_payload",)
+    __slots__ = ("inner", "payload", "rest")
+    rest: Iterator[Listener]
+    payload: Any
+    inner: Callable[[], Any]
 
-    def __init__(
-        self, listeners: tuple[Listener, ...], args: tuple[Any, ...], inner: Callable[[], Any]
-    ) -> None:
-        self._rest = iter(listeners)  # written out: a dispatch pays for each call
-        self._payload = args[0]
-        self._inner = inner
-
-    def proceed(self) -> Any:  # noqa: ANN401 - the key types it where it is called
+    def __call__(self) -> Any:  # noqa: ANN401 - the key types it where it is called
         """The rest of the waterfall."""
-        for listener in self._rest:
-            return listener.call(self._payload, self.proceed)
-        return self._inner()
+        for listener in self.rest:
+            return listener.call(self.payload, self)
+        return self.inner()
+
+
+def chain(listeners: tuple[Listener, ...], args: tuple[Any, ...], inner: Callable[[], Any]) -> Any:  # noqa: ANN401 - the key types it where it is called
+    """Start a waterfall: the result of its first listener, or of `inner` if there is none."""
+    if not listeners:
+        return inner()
+    if len(args) != 1:
+        rest = Chain()
+        rest.args = args
+    else:
+        rest = PayloadChain()
+        rest.payload = args[0]
+    rest.rest = iter(listeners)
+    rest.inner = inner
+    return rest()

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from dsh_cordis import CordisError, cancelled_from_outside
 
@@ -16,6 +16,9 @@ from ._state import ABSENT, Watched
 
 if TYPE_CHECKING:
     from dsh_cordis import Context
+
+AtFirst: TypeAlias = Literal["if-present", "always", "never"]
+"""When a refresh runs once as the watch begins."""
 
 _log = logging.getLogger("dsh.cordis.hmr")
 
@@ -30,10 +33,12 @@ class WatchedFile:
         *,
         owner: Context,
         own: Context,
+        at_first: AtFirst = "if-present",
         waits: bool = True,
     ) -> None:
         """Runs belong to `owner`, whose unload waits for one that is active if `waits`."""
         self.path = path
+        self._at_first: AtFirst = at_first
         self._waits = waits
         self._refresh = refresh
         self._owner = owner
@@ -54,7 +59,8 @@ class WatchedFile:
         watched = self._watched
         if watched is None:
             watched = self._watched = Watched(str(self.path))
-            if watched.digest != ABSENT:
+            present = watched.digest != ABSENT and self._at_first == "if-present"
+            if present or self._at_first == "always":
                 self._run_once_more()
         elif watched.look(events) or (self._failed and watched.names.intersection(events)):
             self._run_once_more()

@@ -16,7 +16,7 @@ from dsh_cordis_loader import CONFIG_UPDATE, LOADER, LoaderError
 from dsh_home_paths import canonical_watch_path
 
 from ._errors import HmrError
-from ._files import WatchedFile
+from ._files import AtFirst, WatchedFile
 from ._keys import HMR, HMR_CHANGE, HmrConfig
 from ._sources import SourceReloads
 from ._state import Ignored, directories_for
@@ -56,8 +56,14 @@ class Hmr(Service):
         self._stopping = False
         self._waiting: list[asyncio.Future[None]] = []
 
-    def watch_file(self, file: str | Path, refresh: Callable[[], Awaitable[object]]) -> Disposer:
-        """Await `refresh()` when the file appears, changes or goes, and once now if it is there.
+    def watch_file(
+        self,
+        file: str | Path,
+        refresh: Callable[[], Awaitable[object]],
+        *,
+        at_first: AtFirst = "if-present",
+    ) -> Disposer:
+        """Await `refresh()` whenever the file appears, changes or goes, and once `at_first`.
 
         Nothing of the path needs to exist. Runs follow each other; changes during a run lead to one
         more. A failure is logged and told as `hmr/config-update-failed`. Ends with the caller;
@@ -73,7 +79,7 @@ class Hmr(Service):
             ) from error
         if canonical in self._files:
             raise HmrError(f"config path already registered: {path}", code="ALREADY_WATCHED")
-        watched = WatchedFile(path, refresh, owner=self.ctx, own=self.own)
+        watched = WatchedFile(path, refresh, owner=self.ctx, own=self.own, at_first=at_first)
 
         def end() -> Awaitable[None]:
             # Plain: whoever asks is known only here, and must not wait for itself.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from importlib import metadata
@@ -13,6 +14,7 @@ from dsh_agent import AGENTS, AgentOptions, CreateAgent
 from dsh_agent_default_model import AGENT_DEFAULT_MODEL
 from dsh_agent_loop_testkit import final_text
 from dsh_app_boot import BootError
+from dsh_cordis_hmr import HMR, HMR_RELOAD
 from dsh_cordis_include import read_patch_file
 from dsh_fs import FS
 from dsh_llm import LLM, SessionId, create_user_message
@@ -153,6 +155,25 @@ async def test_a_bundle_without_files_and_shell_has_what_is_left(base) -> None:
         assert {schema.name for schema in root[TOOLS].schemas(None)} == {"todo_write"}
 
 
+async def test_plugins_of_the_user_are_reloaded_as_they_are_edited(base) -> None:
+    base.plugin("note.py", "from pathlib import Path\napply = lambda ctx, c: print(1)\n")
+    base.patch(
+        """
+        - {id: hmr, config: {debounceMs: 10}}
+        - insert: [{id: note, name: ./note.py}]
+        """
+    )
+    async with base.booted() as root:
+        await root[HMR].ready()
+        reloaded = asyncio.Event()
+        rows: list[str] = []
+        root.on(HMR_RELOAD, lambda change: (rows.extend(change.rows), reloaded.set())[1])
+        base.plugin("note.py", "apply = lambda ctx, c: print(2)\n")
+        async with asyncio.timeout(10):
+            await reloaded.wait()
+        assert rows == ["note"]
+
+
 BOOT = """
 import asyncio, sys
 from pathlib import Path
@@ -179,5 +200,17 @@ def test_a_boot_imports_nothing_heavy(base) -> None:
     )
     loaded = {name.partition(".")[0] for name in done.stdout.split()}
     assert "dsh_tool_bash" in loaded
-    assert loaded & {"pydantic", "httpx", "rich", "click", "importlib_metadata", "ruamel"} == set()
+    assert (
+        loaded
+        & {
+            "pydantic",
+            "httpx",
+            "rich",
+            "click",
+            "importlib_metadata",
+            "ruamel",
+            "watchfiles",
+        }
+        == set()
+    )
     assert "importlib.metadata" not in done.stdout.split()

@@ -245,6 +245,16 @@ async def _turn_of_the_loop() -> None:
     await asyncio.sleep(0.01)
 
 
+def test_a_run_reloads_no_plugins_and_can_be_told_to(harness):
+    points = scan_entry_points()
+    profile = create_profile("h", "headless", home=harness.home, entry_points=points)
+    rows = {row.id: row for row in compose(profile, home=harness.home, entry_points=points).rows}
+    assert rows["hmr"].disabled is True
+    profile.patch_file.write_text("- {id: hmr, disabled: false}\n")
+    rows = {row.id: row for row in compose(profile, home=harness.home, entry_points=points).rows}
+    assert rows["hmr"].disabled is False
+
+
 def test_the_composition_has_no_row_of_a_server_or_a_browser(harness):
     points = scan_entry_points()
     profile = create_profile("mine", "headless", home=harness.home, entry_points=points)

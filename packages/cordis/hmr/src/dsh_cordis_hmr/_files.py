@@ -6,19 +6,16 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from dsh_cordis import CordisError, cancelled_from_outside
 
 from ._errors import HmrError
-from ._keys import CONFIG_UPDATE_FAILED, ConfigUpdateFailed
+from ._keys import CONFIG_UPDATE_FAILED, AtFirst, ConfigUpdateFailed
 from ._state import ABSENT, Watched
 
 if TYPE_CHECKING:
     from dsh_cordis import Context
-
-AtFirst: TypeAlias = Literal["if-present", "always", "never"]
-"""When a refresh runs once as the watch begins."""
 
 _log = logging.getLogger("dsh.cordis.hmr")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 import msgspec
 from dsh_cordis import Emit, Parallel, ServiceKey
@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from ._hmr import Hmr  # noqa: F401 - named by the key below
 
 HMR: Final = ServiceKey["Hmr"]("hmr")
+
+
+AtFirst: TypeAlias = Literal["if-present", "always", "never"]
+"""When a refresh runs once as the watch begins."""
 
 
 class HmrConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -338,7 +339,7 @@ async def test_a_change_in_the_running_product_says_once_that_a_restart_is_neede
     file = tree.write(
         "host.py", "from dsh_cordis import ServiceKey\nHOST = ServiceKey('host')\nclass Host: ...\n"
     )
-    import host
+    host = importlib.import_module("host")
 
     tree.root.provide(host.HOST, host.Host())
     tree.write("a.py", "import host\ndef apply(ctx, config): ...\n")
@@ -457,6 +458,4 @@ async def test_a_finder_of_another_harness_in_the_process_does_not_ask_in_circle
         await second.plugin(Hmr)
         await second.get(HMR).ready()
         tree.write("in_circles.py", "VALUE = 1\n")
-        import in_circles
-
-        assert in_circles.VALUE == 1
+        assert importlib.import_module("in_circles").VALUE == 1

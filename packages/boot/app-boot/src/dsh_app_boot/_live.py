@@ -35,12 +35,14 @@ def watch_layers(
     cannot be used is logged and told as `hmr/config-update-failed`, and the tree stays as it was.
     Disposing the result ends it.
     """
-    layers = _LiveLayers(files, recompose, delay_s)
-    return root.plugin(layers.apply, inject=(LOADER,), name="live-layers")
+    return root.plugin(_LiveLayers(files, recompose, delay_s))
 
 
 class _LiveLayers:
     """One plugin: it watches with a service of its own, which no row can replace or take away."""
+
+    name = "live-layers"
+    inject = (LOADER,)
 
     def __init__(
         self, files: Sequence[Path], recompose: Callable[[], Sequence[Row]], delay_s: float

@@ -59,7 +59,7 @@ def test_a_bad_layer_is_explained(dsh, model, text, part):
         "inject = (ServiceKey('never_there'),)\n"
         "def apply(ctx, config): pass\n"
     )
-    error = failed(dsh.run("--patch", "bad.yml", "headless", "x"), part)
+    error = failed(dsh.run("--strict", "--patch", "bad.yml", "headless", "x"), part)
     assert dsh.sessions() == []
     assert error.count("\n") <= 6
 
@@ -70,7 +70,7 @@ def test_a_plugin_that_raises_shows_its_author_where(dsh, model):
         "def apply(ctx, config):\n    raise ValueError('broken on purpose')\n"
     )
     (dsh.workspace / "bad.yml").write_text("- insert: [{id: mine, name: ./breaks.py}]\n")
-    done = dsh.run("--patch", "bad.yml", "headless", "x")
+    done = dsh.run("--strict", "--patch", "bad.yml", "headless", "x")
     assert (done.code, done.stdout) == (1, "")
     assert "entry mine" in done.stderr
     assert 'breaks.py", line 2' in done.stderr
@@ -91,7 +91,7 @@ def test_a_plugin_that_stops_as_it_loads_ends_the_run_with_a_reason(dsh, model, 
     server = model([])
     (dsh.workspace / "stops.py").write_text(source)
     (dsh.workspace / "bad.yml").write_text("- insert: [{id: mine, name: ./stops.py}]\n")
-    done = dsh.run("--patch", "bad.yml", "headless", "x")
+    done = dsh.run("--strict", "--patch", "bad.yml", "headless", "x")
     assert (done.code, done.stdout) == (130 if "Keyboard" in source else 1, "")
     assert "stops.py" in done.stderr
     assert server.requests == []

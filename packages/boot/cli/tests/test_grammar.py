@@ -20,10 +20,13 @@ def test_launcher_flags_end_at_the_first_token_that_is_none():
     ("line", "expected"),
     [
         ("web", Invocation(profile="web")),
-        ("web --patch a --dump-config", Invocation(profile="web", patches=("a",), dump=True)),
-        ("--dump-config web", Invocation(profile="web", dump=True)),
+        (
+            "web --patch a --dump-config",
+            Invocation(profile="web", patches=("a",), dump="--dump-config"),
+        ),
+        ("--dump-config web", Invocation(profile="web", dump="--dump-config")),
         ("--patch=a web --patch=b", Invocation(profile="web", patches=("a", "b"))),
-        ("--dump-default-config web", Invocation(profile="web", dump_default=True)),
+        ("--dump-default-config web", Invocation(profile="web", dump="--dump-default-config")),
         ("web -h", Invocation(profile="web", args=("-h",))),
         ("--profile web --help", Invocation(profile="web", args=("--help",))),
         ("web -V", Invocation(profile="web", args=("-V",))),

@@ -218,16 +218,24 @@ def test_a_half_made_profile_is_explained(dsh: Launcher):
 @pytest.mark.parametrize(
     "content", [b"a: 1\n", b"", b"- a: 'x\n", b"\xff\n", b"- {id: a, isolate: [x]}\n"]
 )
-def test_a_bad_configuration_file_is_named(dsh: Launcher, place: str, content: bytes):
+def test_a_bad_configuration_file_is_named_and_left_out_or_refused(
+    dsh: Launcher, place: str, content: bytes
+):
     dsh.row("report")
     dsh.run("tapp")
     file = dsh.home / place
     file.write_bytes(content)
     result = dsh.run("tapp")
-    assert (result.returncode, result.stdout) == (1, "")
-    assert result.stderr.startswith("dsh: ")
-    assert str(file) in result.stderr
-    assert "Traceback" not in result.stderr
+    assert (result.returncode, result.stdout) == (0, "config None\nargs []\nunloaded\n")
+    assert result.stderr.startswith(f"dsh: {file} is left out: ")
+    strict = dsh.run("tapp", "--strict")
+    assert (strict.returncode, strict.stdout) == (1, "")
+    for text in (result.stderr, strict.stderr):
+        assert text.startswith("dsh: ")
+        assert str(file) in text
+        assert "Traceback" not in text
+    safe = dsh.run("tapp", "--safe")
+    assert (safe.returncode, safe.stderr) == (0, "")
 
 
 def test_a_home_that_is_a_file_is_one_clear_error(dsh: Launcher):

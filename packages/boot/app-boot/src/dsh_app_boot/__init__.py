@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from ._audit import audit
-from ._boot import boot
+from ._boot import ACTIVATION_TIMEOUT_MS, boot
 from ._dump import dump_rows
 from ._errors import BootError
-from ._layers import Composition, compose, unlisted_bundles
+from ._layers import Composition, Layer, LayerProblem, compose, unlisted_bundles
+from ._live import watch_layers
 from ._logging import StderrHandler
 from ._profiles import (
     RESERVED_NAMES,
@@ -17,6 +18,7 @@ from ._profiles import (
     open_profile,
     template_bundles,
 )
+from ._quarantine import QUARANTINE, Quarantine, Quarantined
 from ._run import Application, run_application
 from ._schema import config_schema
 from ._shutdown import Shutdown, flush_output, leave
@@ -33,13 +35,19 @@ from ._sites import (
 )
 
 __all__ = (
+    "ACTIVATION_TIMEOUT_MS",
     "CURRENT_SITE",
+    "QUARANTINE",
     "RESERVED_NAMES",
     "SITES",
     "Application",
     "BootError",
     "Composition",
+    "Layer",
+    "LayerProblem",
     "Profile",
+    "Quarantine",
+    "Quarantined",
     "Shutdown",
     "SiteRecord",
     "StderrHandler",
@@ -61,5 +69,6 @@ __all__ = (
     "sync_command",
     "template_bundles",
     "unlisted_bundles",
+    "watch_layers",
     "write_site_record",
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from dsh_cordis import Context, CordisError, FiberState
 from dsh_cordis_include import register_builtins
@@ -15,9 +15,14 @@ from dsh_launch_environment import LAUNCH_ENVIRONMENT, LaunchEnvironment
 
 from ._audit import audit
 from ._errors import BootError
+from ._quarantine import QUARANTINE, Quarantine
+from ._watchdog import Watchdog
 
 if TYPE_CHECKING:
-    from dsh_cordis_loader import EntryPoints
+    from dsh_cordis_loader import EntryPoints, RowFailure, RowStore
+
+ACTIVATION_TIMEOUT_MS: Final = 30_000
+"""How long a row may take to become active."""
 
 
 async def boot(
@@ -29,6 +34,10 @@ async def boot(
     entry_points: EntryPoints | None = None,
     prepare: Callable[[Context], None] | None = None,
     hint: str = "",
+    quarantine: Quarantine | None = None,
+    store: RowStore | None = None,
+    activation_timeout_ms: int = ACTIVATION_TIMEOUT_MS,
+    blocked: Callable[[str], None] | None = None,
 ) -> None:
     """Run `rows` below `root` and wait until all of them are active.
 
@@ -36,6 +45,10 @@ async def boot(
     more before any row starts. Returns quietly if the tree is disposed meanwhile. On failure the
     tree is disposed and BootError raised (`PREPARATION_FAILED`, `LOAD_FAILED`, `NOT_ACTIVATED`);
     `hint` is appended to the latter where services are missing.
+
+    With a `quarantine` its composition is started instead of `rows`, and only what the installation
+    itself brings can fail the boot. `store` keeps what changes of rows at run time.
+    `blocked` hears, in another thread, what holds up the event loop for longer than a row may take.
     """
     try:
         root.provide(HOME_PATH, HomePath(home))
@@ -49,9 +62,19 @@ async def boot(
         loader = await _loader(root, options)
         if loader is None:
             return
+        if quarantine is not None:
+            root.provide(QUARANTINE, quarantine)
         if prepare is not None:
             _prepare(prepare, root)
-        await _apply(loader, rows, hint)
+        with Watchdog(loader, activation_timeout_ms, blocked):
+            if quarantine is None:
+                await _apply(loader, rows, hint)
+            else:
+                failures = await quarantine.start(loader, timeout_ms=activation_timeout_ms)
+                if failures and alive(root):
+                    raise _fatal(failures, loader, hint)
+        if store is not None and alive(root):
+            loader.store_with(store)
     except BootError:
         await root.fiber.dispose()
         raise
@@ -83,6 +106,23 @@ async def _apply(loader: Loader, rows: Sequence[Row], hint: str) -> None:
         raise BootError(
             f"plugin tree failed to load: {explain(error)}", code="LOAD_FAILED"
         ) from error
+
+
+def _fatal(failures: Sequence[RowFailure], loader: Loader, hint: str) -> BootError:
+    """The error for rows of the installation that do not start."""
+    broken = [failure for failure in failures if failure.kind != "wait"]
+    if not broken:
+        try:
+            audit(loader.entries(), hint=hint)
+        except BootError as error:
+            return error
+    text = "".join(f"\n  - {failure.message}" for failure in broken)
+    if len(broken) == 1:
+        text = f" {broken[0].message}"
+    cause = next((failure.error for failure in broken if failure.error is not None), None)
+    error = BootError(f"plugin tree failed to load:{text}", code="LOAD_FAILED")
+    error.__cause__ = cause
+    return error if cause is None else BootError(explain(error), code="LOAD_FAILED")
 
 
 def alive(root: Context) -> bool:

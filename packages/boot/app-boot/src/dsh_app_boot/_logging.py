@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Collection
 from typing import Final
 
 KERNEL_LOGGER: Final = "dsh.cordis"
@@ -41,12 +42,13 @@ class StderrHandler(logging.Handler):
         """Keep the kernel's records until `resume`."""
         self._held = []
 
-    def resume(self, *, drop: bool) -> None:
-        """Write or drop what was held, and hold no more."""
+    def resume(self, *, drop: bool, told: Collection[str] = ()) -> None:
+        """Write or drop what was held, and hold no more. `told` are plugins reported otherwise."""
         held, self._held = self._held or [], None
         if not drop:
             for record in held:
-                self.emit(record)
+                if getattr(record, "fiber", None) not in told:
+                    self.emit(record)
 
     def _line(self, record: logging.LogRecord) -> str:
         message = record.getMessage().removeprefix(f"{self._program}: ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -13,18 +14,23 @@ import msgspec
 from dsh_cmdline import APP_EXIT, CMDLINE, CommandLine
 from dsh_cordis import Context
 
-from ._boot import alive, boot
+from ._boot import ACTIVATION_TIMEOUT_MS, alive, boot
 from ._errors import BootError
+from ._live import watch_layers
 from ._shutdown import Shutdown, flush_output, leave
 
 if TYPE_CHECKING:
-    from dsh_cordis_loader import EntryPoints, Row
+    from dsh_cordis_loader import EntryPoints, Row, RowStore
     from dsh_launch_environment import LaunchEnvironment
 
     from ._logging import StderrHandler
+    from ._quarantine import Quarantine
 
 FATAL_GRACE_S: Final = 2.0
 """How long plugins may take to unload after a failure that nobody handled."""
+
+STUCK_GRACE_S: Final = 1.0
+"""How long they may take when one of them is known never to end."""
 
 
 class Application(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +43,16 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
     args: tuple[str, ...] = ()
     hint: str = ""
     """Appended to a boot error about missing services."""
+    quarantine: Quarantine | None = None
+    """Sets aside what fails of the user's; None makes any failure fatal."""
+    store: RowStore | None = None
+    """Keeps the changes of rows that plugins make."""
+    live_files: Sequence[Path] = ()
+    """The files whose edits are applied while it runs, by mounting what `recompose` returns."""
+    recompose: Callable[[], Sequence[Row]] | None = None
+    activation_timeout_ms: int = ACTIVATION_TIMEOUT_MS
+    rescue: str = ""
+    """What to do when a plugin holds up the start for good."""
 
 
 def run_application(
@@ -92,29 +108,79 @@ async def _run(
     failed = False
     try:
         if shutdown.code is None:
-            await boot(
-                root,
-                application.rows,
-                home=application.home,
-                environment=application.environment,
-                entry_points=application.entry_points,
-                prepare=provide,
-                hint=application.hint,
-            )
+            await _boot(root, application, provide, program)
         if booted is not None:
             booted()
     except BootError as error:
         failed = True
         if shutdown.code is None:
-            sys.stderr.write(f"{program}: {error}\n")
+            _say(program, str(error))
         shutdown.request(1)
     finally:
+        set_aside = application.quarantine.rows if application.quarantine is not None else ()
         if handler is not None:
-            handler.resume(drop=failed)
+            handler.resume(drop=failed, told=[row.entry_id for row in set_aside])
+    if not failed and shutdown.code is None:
+        for row in set_aside:
+            _say(program, str(row))
+            if row.stuck:
+                shutdown.grace_s = STUCK_GRACE_S
+        _check_application(root, application, shutdown, program)
     if not alive(root):
         # A row disposed the whole tree: there is nothing left to wait for.
         shutdown.request(0)
     return await shutdown.wait()
+
+
+async def _boot(
+    root: Context, application: Application, prepare: Callable[[Context], None], program: str
+) -> None:
+    def blocked(text: str) -> None:
+        _say(program, f"{text}; {application.rescue}")
+        leave(1)
+
+    await boot(
+        root,
+        application.rows,
+        home=application.home,
+        environment=application.environment,
+        entry_points=application.entry_points,
+        prepare=prepare,
+        hint=application.hint,
+        quarantine=application.quarantine,
+        store=application.store,
+        activation_timeout_ms=application.activation_timeout_ms,
+        blocked=blocked,
+    )
+    if application.recompose is not None and application.live_files and alive(root):
+        watch_layers(root, files=application.live_files, recompose=application.recompose)
+
+
+def _check_application(
+    root: Context, application: Application, shutdown: Shutdown, program: str
+) -> None:
+    """Say so when nothing of the tree reads the command line or ends the process."""
+    if not alive(root):
+        return
+    asked = {
+        name
+        for runtime in root.registry.values()
+        for fiber in runtime.fibers
+        for name in fiber.inject
+    }
+    if application.args and CMDLINE.name not in asked:
+        _say(program, f"no row of this profile takes arguments, got {application.args[0]!r}")
+        shutdown.request(1)
+    elif not asked & {CMDLINE.name, APP_EXIT.name} and sys.stderr.isatty():
+        # Somebody looks at it; a service that runs for itself is none to complain of.
+        _say(program, "no row of this profile is an application: it runs until it is stopped")
+
+
+def _say(program: str, text: str) -> None:
+    # Somebody may have closed stderr: what cannot be said is no reason to fail.
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(f"{program}: {text}\n")
+        sys.stderr.flush()
 
 
 def _fail_loud(

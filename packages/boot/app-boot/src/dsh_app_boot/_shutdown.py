@@ -36,6 +36,8 @@ class Shutdown:
         self.code: int | None = None
         self.forced = False
         """Whether the process must not linger after the disposal: a signal asked for the end."""
+        self.grace_s = SHUTDOWN_GRACE_S
+        """How long plugins may take to unload before the process ends anyway."""
         self._force = force or leave
         self._loop: asyncio.AbstractEventLoop | None = None
         self._root: Context | None = None
@@ -61,11 +63,12 @@ class Shutdown:
         if hangup is not None and signal.getsignal(hangup) is signal.SIG_DFL:
             signal.signal(hangup, self._on_signal)
 
-    def request(self, code: int, *, grace_s: float = SHUTDOWN_GRACE_S) -> None:
+    def request(self, code: int, *, grace_s: float | None = None) -> None:
         """Begin to end with `code`; later calls do nothing. Returns at once, from any thread."""
         if self.code is not None:
             return
         self.code = code
+        grace_s = self.grace_s if grace_s is None else grace_s
         deadline = threading.Timer(grace_s, self._end, args=(code,))
         deadline.daemon = True
         try:

@@ -6,7 +6,8 @@ from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 _VALUES: Final = ("--profile", "--patch", "--from-default-profile")
-_SWITCHES: Final = ("--dump-config", "--dump-default-config")
+_DUMPS: Final = ("--dump-config", "--dump-default-config", "--dump-config-schema")
+_SWITCHES: Final = (*_DUMPS, "--strict", "--safe")
 _HELP: Final = ("-h", "--help")
 _VERSION: Final = ("-V", "--version")
 
@@ -25,8 +26,12 @@ class Invocation(NamedTuple):
     template: str | None = None
     """Create the profile from this template first."""
     patches: tuple[str, ...] = ()
-    dump: bool = False
-    dump_default: bool = False
+    dump: str | None = None
+    """Which of the dumps is asked for, as its flag."""
+    strict: bool = False
+    """Nothing of the user's may fail."""
+    safe: bool = False
+    """Nothing of the user's is started."""
     args: tuple[str, ...] = ()
     """The application's or the command's, verbatim."""
 
@@ -52,7 +57,7 @@ def parse(argv: Sequence[str], *, commands: Collection[str]) -> Invocation:
         if word in _VERSION:
             return Invocation(version=True)
         if word.startswith("-"):
-            raise UsageError(f"unknown option {word!r} before a profile is named")
+            raise UsageError(f"unknown option {word!r}{_near(word)} before a profile is named")
         if word in commands:
             return _command(reader)
         reader.profile = reader.take()
@@ -127,18 +132,28 @@ def _command(reader: _Reader) -> Invocation:
 def _profile(reader: _Reader) -> Invocation:
     if reader.profile is None:
         raise UsageError("--profile <name> is required")
-    args, dumps = reader.rest(), sorted(reader.switches)
+    args, dumps = reader.rest(), [flag for flag in _DUMPS if flag in reader.switches]
     if len(dumps) > 1:
         raise UsageError(f"{dumps[0]} and {dumps[1]} exclude each other")
     if dumps and args:
         raise UsageError(f"{dumps[0]} takes no application arguments, got {args[0]!r}")
-    if "--dump-default-config" in reader.switches and reader.patches:
-        raise UsageError("--dump-default-config shows the bundles alone, so it takes no --patch")
+    for flag in ("--dump-default-config", "--safe"):
+        if flag in reader.switches and reader.patches:
+            raise UsageError(f"{flag} is about the bundles alone, so it takes no --patch")
     return Invocation(
         profile=reader.profile,
         template=reader.template,
         patches=tuple(reader.patches),
-        dump="--dump-config" in reader.switches,
-        dump_default="--dump-default-config" in reader.switches,
+        dump=dumps[0] if dumps else None,
+        strict="--strict" in reader.switches,
+        safe="--safe" in reader.switches,
         args=args,
     )
+
+
+def _near(word: str) -> str:
+    import difflib  # only a mistake pays for it
+
+    flags = (*_VALUES, *_SWITCHES, *_HELP, *_VERSION)
+    near = difflib.get_close_matches(word.partition("=")[0], flags, n=1)
+    return f" (did you mean {near[0]}?)" if near else ""

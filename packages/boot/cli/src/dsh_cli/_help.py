@@ -18,8 +18,11 @@ flags:
   --profile NAME               the profile, instead of PROFILE
   --from-default-profile NAME  create the profile from an installed template first
   --patch FILE                 apply a patch file on top of everything; may be repeated
+  --strict                     refuse to start when a row or a file of yours fails
+  --safe                       start without your patches and plugins
   --dump-config                print the rows that would start, and where they come from
   --dump-default-config        the same of the profile's bundles alone
+  --dump-config-schema         print a JSON Schema of patch files, for editors
   --                           the rest belongs to the application
   -V, --version                print the version
   -h, --help                   print this

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from ._grammar import Invocation, UsageError, parse
 
 if TYPE_CHECKING:
     from dsh_app_boot import Application, Composition, Profile, StderrHandler
+    from dsh_cordis_loader import Row, RowChange
 
 PROGRAM = "dsh"
 
@@ -102,7 +103,7 @@ def _run_profile(
     invocation: Invocation, entry_points: EntryPoints, booted: Callable[[], None]
 ) -> int:
     home, cwd = _home(), _cwd()
-    if invocation.dump or invocation.dump_default:
+    if invocation.dump is not None:
         return _dump(invocation, home, cwd, entry_points)
     from dsh_app_boot import run_application
 
@@ -114,15 +115,22 @@ def _run_profile(
 def _application(
     invocation: Invocation, home: Path, cwd: Path, entry_points: EntryPoints
 ) -> Application:
-    from dsh_app_boot import Application, check_home_writable
+    from dsh_app_boot import Application, Quarantine, check_home_writable
     from dsh_launch_environment import load_layered_environment
 
     environment = load_layered_environment(PROGRAM, cwd, home, os.environ)
     check_home_writable(home)
     profile = _profile(invocation, home, entry_points, create=True)
-    entry_points = _with_site(profile, entry_points)
+    entry_points = _with_site(profile, entry_points, safe=invocation.safe)
     composition = _compose(invocation, profile, home, cwd, entry_points)
-    _warn_skipped(composition)
+    _report(composition)
+    quarantine = None if invocation.strict else Quarantine(composition)
+
+    def recompose() -> Sequence[Row]:
+        changed = _compose(invocation, profile, home, cwd, entry_points, earlier=composition)
+        _refuse_new(changed, composition)
+        return changed.rows if quarantine is None else quarantine.admitted(changed.rows)
+
     return Application(
         rows=composition.rows,
         home=home,
@@ -130,17 +138,64 @@ def _application(
         entry_points=entry_points,
         args=invocation.args,
         hint=_bundle_hint(profile, entry_points),
+        quarantine=quarantine,
+        store=None if invocation.safe else _Store(profile.patch_file),
+        live_files=() if invocation.safe else (profile.patch_file, home / "cordis.patch.yml"),
+        recompose=recompose,
+        activation_timeout_ms=_activation_timeout_ms(),
+        rescue=f"start without your own rows with: {PROGRAM} {profile.name} --safe",
     )
 
 
+def _refuse_new(changed: Composition, booted: Composition) -> None:
+    """Raises BootError for a layer that an edit broke; one that was broken at boot stays out."""
+    from dsh_app_boot import BootError
+
+    for problem in changed.problems:
+        if problem not in booted.problems:
+            raise BootError(f"{problem.message}; {problem.remedy}", code="LAYER_UNUSABLE")
+
+
+class _Store:
+    """The profile's patch file as the place for changes of rows, opened with the first of them."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    async def save(self, change: RowChange) -> None:
+        from dsh_cordis_include import PatchFileStore
+
+        await PatchFileStore(self._file).save(change)
+
+
+def _activation_timeout_ms() -> int:
+    from dsh_app_boot import ACTIVATION_TIMEOUT_MS
+
+    text = os.environ.get("DSH_ACTIVATION_TIMEOUT_MS", "").strip()
+    if not text:
+        return ACTIVATION_TIMEOUT_MS
+    if not text.isdecimal() or not int(text):
+        raise UsageError(f"DSH_ACTIVATION_TIMEOUT_MS must be whole milliseconds, got {text!r}")
+    return int(text)
+
+
 def _dump(invocation: Invocation, home: Path, cwd: Path, entry_points: EntryPoints) -> int:
+    profile = _profile(invocation, home, entry_points, create=invocation.template is not None)
+    entry_points = _with_site(profile, entry_points, safe=invocation.safe)
+    composition = _compose(invocation, profile, home, cwd, entry_points)
+    for problem in composition.problems:
+        _warn(str(problem))
+    for layer, message in composition.skipped:
+        _warn(f"[{layer}] {message}")
+    if invocation.dump == "--dump-config-schema":
+        import json
+
+        from dsh_app_boot import config_schema
+
+        schema = config_schema(composition.rows, entry_points)
+        return _print(json.dumps(schema, indent=2, ensure_ascii=False) + "\n")
     from dsh_app_boot import dump_rows
 
-    profile = _profile(invocation, home, entry_points, create=invocation.template is not None)
-    entry_points = _with_site(profile, entry_points)
-    composition = _compose(invocation, profile, home, cwd, entry_points)
-    for layer, message in composition.skipped:
-        sys.stderr.write(f"{PROGRAM}: [{layer}] {message}\n")
     return _print(dump_rows(composition.rows))
 
 
@@ -157,10 +212,12 @@ def _profile(
     return open_profile(invocation.profile, home=home, entry_points=entry_points, create=create)
 
 
-def _with_site(profile: Profile, entry_points: EntryPoints) -> EntryPoints:
+def _with_site(profile: Profile, entry_points: EntryPoints, *, safe: bool = False) -> EntryPoints:
     """Make the profile's own plugins importable, behind all that is installed already."""
     from dsh_app_boot import profile_site, site_problem, sync_command
 
+    if safe:
+        return entry_points
     problem = site_problem(profile, entry_points.distributions.get("dsh-app-boot", ""))
     if problem is not None:
         _warn(f"profile {profile.name!r}: {problem}; run: {sync_command(profile)}")
@@ -179,7 +236,13 @@ def _warn(message: str) -> None:
 
 
 def _compose(
-    invocation: Invocation, profile: Profile, home: Path, cwd: Path, entry_points: EntryPoints
+    invocation: Invocation,
+    profile: Profile,
+    home: Path,
+    cwd: Path,
+    entry_points: EntryPoints,
+    *,
+    earlier: Composition | None = None,
 ) -> Composition:
     from dsh_app_boot import compose
 
@@ -188,13 +251,17 @@ def _compose(
         home=home,
         entry_points=entry_points,
         overlays=[cwd / file for file in invocation.patches],
-        user_layers=not invocation.dump_default,
+        user_layers=not invocation.safe and invocation.dump != "--dump-default-config",
+        tolerant=not invocation.strict,
+        earlier=earlier,
     )
 
 
-def _warn_skipped(composition: Composition) -> None:
+def _report(composition: Composition) -> None:
     import logging
 
+    for problem in composition.problems:
+        _warn(str(problem))
     log = logging.getLogger("dsh.cli")
     for layer, message in composition.skipped:
         log.warning("[%s] %s", layer, message)

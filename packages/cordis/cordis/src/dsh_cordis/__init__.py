@@ -7,7 +7,7 @@ from ._abort import AbortController, AbortedError, AbortSignal, FusedSignal
 from ._config import NoConfig, validate_config
 from ._context import Context
 from ._effects import Effect, EffectInfo, EffectResult
-from ._errors import ConfigError, CordisError, ServiceAccessError
+from ._errors import ConfigError, CordisError, ServiceAccessError, ServiceExistsError
 from ._fiber import Fiber, FiberState
 from ._internal import Internal
 from ._kernel import cancelled_from_outside, current_fiber
@@ -59,6 +59,7 @@ __all__ = (
     "Serial",
     "Service",
     "ServiceAccessError",
+    "ServiceExistsError",
     "ServiceKey",
     "SyncWaterfall",
     "Target",

@@ -27,3 +27,18 @@ class ConfigError(CordisError):
 
 class ServiceAccessError(CordisError, AttributeError):
     """A context has no right to a service now: not injected, or its provider is not active."""
+
+
+class ServiceExistsError(CordisError):
+    """A realm has a service of that name already."""
+
+    service: str
+    owner: str
+    """Name of the plugin that provides it."""
+
+    def __init__(self, service: str, owner: str) -> None:
+        super().__init__(
+            f'service "{service}" has been registered at <{owner}>', code="SERVICE_EXISTS"
+        )
+        self.service = service
+        self.owner = owner

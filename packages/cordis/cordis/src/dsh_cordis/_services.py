@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from ._errors import CordisError, ServiceAccessError
+from ._errors import CordisError, ServiceAccessError, ServiceExistsError
 from ._internal import Internal
 from ._report import log_failure
 from ._service import Service, bind, unwrap
@@ -254,10 +254,7 @@ class ServiceTable:
         realm = self.realm(implementation.ctx, name)
         present = self._implementations.get(realm)
         if present is not None:
-            raise CordisError(
-                f'service "{name}" has been registered at <{present.fiber.name}>',
-                code="SERVICE_EXISTS",
-            )
+            raise ServiceExistsError(name, present.fiber.name)
         if name in self.accessors:
             raise CordisError(
                 f'property "{name}" is already declared as accessor', code="ACCESSOR_EXISTS"

@@ -1,0 +1,208 @@
+"""Starting what can start when something of the user's cannot.
+
+A failing row of the installation's own bundles is fatal. What the user's files or out-of-tree
+plugins brought is set aside instead, with its reason and the command that removes it: first the
+row that fails, or the changes of a bundle's row that make it fail; if that does not explain why a
+bundle's row fails, all changes of bundle rows, and then everything that is the user's.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from dsh_cordis import CordisError, ServiceExistsError, ServiceKey
+from dsh_cordis_loader import Row, walk_rows
+
+if TYPE_CHECKING:
+    from dsh_cordis_loader import Loader, RowFailure
+
+    from ._layers import Composition, Layer
+
+QUARANTINE: Final = ServiceKey["Quarantine"]("quarantine")
+
+
+class Quarantined(msgspec.Struct, frozen=True, kw_only=True):
+    """One row that does not run as its layers want it."""
+
+    entry_id: str
+    name: str
+    layer: str
+    reason: str
+    remedy: str
+    reverted: bool = False
+    """Whether the row runs, without what the layer changed; otherwise it is left out."""
+    stuck: bool = False
+    """Whether its body was still running when it was given up, and will never end."""
+
+    def __str__(self) -> str:
+        row = f"row {self.entry_id!r} ({self.name})"
+        if self.reverted:
+            return f"{row} runs without the changes of {self.layer}: {self.reason}; {self.remedy}"
+        return f"{row} is left out: {self.reason}; it comes from {self.layer}; {self.remedy}"
+
+
+class Quarantine:
+    """What was set aside at boot, and what stays so while it is unchanged."""
+
+    def __init__(self, composition: Composition) -> None:
+        self._composition = composition
+        self._trusted = {row.id: row for row in walk_rows(composition.trusted_rows())}
+        self._left_out: dict[tuple[str, str], Row] = {}
+        self._reverted: dict[str, Row] = {}
+        self._reports: list[Quarantined] = []
+
+    @property
+    def rows(self) -> tuple[Quarantined, ...]:
+        """The rows that do not run as their layers want, in the order in which they failed."""
+        return tuple(self._reports)
+
+    def admits(self, row: Row) -> bool:
+        """Whether `row` may run; one that was left out may once it is written otherwise."""
+        held = self._left_out.get((row.id, row.origin))
+        return held is None or not _same(held, row)
+
+    def admitted(self, rows: Sequence[Row]) -> tuple[Row, ...]:
+        """The rows without what was left out, bundle rows as they are without bad changes."""
+        return tuple(self._admitted(row) for row in rows if self.admits(row))
+
+    async def start(
+        self, loader: Loader, *, timeout_ms: int | None = None
+    ) -> tuple[RowFailure, ...]:
+        """Mount the composition's rows, setting aside what is not the installation's.
+
+        Returns the failures that remain: then the tree must not run. A row that is not active
+        after `timeout_ms` milliseconds counts as failing.
+        """
+        while True:
+            rows = self.admitted(self._composition.rows)
+            failures = await loader.start_rows(rows, activation_timeout_ms=timeout_ms)
+            if not failures or not self._set_aside(failures, loader):
+                return failures
+
+    def _admitted(self, row: Row) -> Row:
+        held = self._reverted.get(row.id)
+        if held is not None and _same(held, row):
+            return self._trusted[row.id]
+        if row.children:
+            children = self.admitted(row.children)
+            if children != row.children:
+                return msgspec.structs.replace(row, children=children)
+        return row
+
+    # -- deciding ---------------------------------------------------------------------------
+
+    def _set_aside(self, failures: Sequence[RowFailure], loader: Loader) -> bool:
+        """Take the smallest step that may mend this; False if there is none left."""
+        direct = [failure for failure in failures if failure.kind != "wait"]
+        waiting = [failure for failure in failures if failure.kind == "wait"]
+        for group in (direct, waiting):
+            # All of a group at once: each further start costs a round.
+            explained = [self._explain(failure, loader) for failure in group]
+            if any(explained):
+                return True
+        worst = (direct or waiting)[0]
+        reason = f"without it, row {worst.entry_id!r} may start ({failure_reason(worst)})"
+        rows = walk_rows(self.admitted(self._composition.rows))
+        for step in (self._revert, self._leave_out):
+            taken = [step(row, reason) for row in rows]
+            if any(taken):
+                return True
+        return False
+
+    def _explain(self, failure: RowFailure, loader: Loader) -> bool:
+        row, reason = self._row_of(failure), failure_reason(failure)
+        stuck = failure.kind == "timeout"
+        if row is None:
+            return False
+        if self._leave_out(row, reason, stuck=stuck) or self._revert(row, reason, stuck=stuck):
+            return True
+        error = failure.error
+        if not isinstance(error, ServiceExistsError):
+            return False
+        holder = _holder(error.service, loader)
+        return holder is not None and self._leave_out(
+            holder, f"it provides {error.service!r}, which row {row.id!r} of {row.origin} provides"
+        )
+
+    def _row_of(self, failure: RowFailure) -> Row | None:
+        """The composed row that failed; for one inside an include, the include."""
+        rows = walk_rows(self.admitted(self._composition.rows))
+        for row in reversed(rows):  # of two with one id it is the later that fails
+            if row.id == failure.entry_id and row.origin == failure.row.origin:
+                return row
+        return next((row for row in rows if failure.entry_id.startswith(f"{row.id}:")), None)
+
+    def _leave_out(self, row: Row, reason: str, *, stuck: bool = False) -> bool:
+        layer = self._layer(row.origin)
+        if layer is None or layer.trusted or not self.admits(row):
+            return False
+        self._left_out[row.id, row.origin] = row
+        self._report(row, layer, reason, stuck=stuck)
+        return True
+
+    def _revert(self, row: Row, reason: str, *, stuck: bool = False) -> bool:
+        if row.id not in self._trusted or row.id in self._reverted:
+            return False
+        changers = [name for name in row.patched_by if not self._composition.trusted(name)]
+        layer = self._layer(changers[-1]) if changers else None
+        if layer is None or not self._composition.trusted(row.origin):
+            return False
+        self._reverted[row.id] = row
+        self._report(row, layer, reason, reverted=True, stuck=stuck)
+        return True
+
+    def _layer(self, name: str) -> Layer | None:
+        return self._composition.layers.get(name)
+
+    def _report(
+        self, row: Row, layer: Layer, reason: str, *, stuck: bool, reverted: bool = False
+    ) -> None:
+        self._reports.append(
+            Quarantined(
+                entry_id=row.id,
+                name=row.name,
+                layer=layer.name,
+                reason=reason,
+                remedy=layer.remedy(row.id, what="them" if reverted else "it"),
+                reverted=reverted,
+                stuck=stuck,
+            )
+        )
+
+
+def failure_reason(failure: RowFailure) -> str:
+    """Why a row failed, in one line, with the place in its code if that raised."""
+    if failure.kind == "wait":
+        noun = "services" if len(failure.missing) > 1 else "service"
+        return f"it waits for the {noun} {', '.join(failure.missing) or '(unknown)'}"
+    error = failure.error
+    if error is None:
+        return failure.message.removeprefix(
+            f"loader entry {failure.entry_id} ({failure.row.name}) "
+        )
+    text = " ".join(str(error).split())
+    if isinstance(error, CordisError):
+        return text
+    place = traceback.extract_tb(error.__traceback__)[-1:]
+    at = f" (at {place[0].filename}:{place[0].lineno})" if place else ""
+    return f"{type(error).__name__}: {text}{at}"
+
+
+def _holder(service: str, loader: Loader) -> Row | None:
+    """The row whose plugin provides a service now."""
+    for provided in loader.own.registry.services():
+        if provided.name == service:
+            entry = loader.locate(provided.fiber)
+            return None if entry is None else entry.row
+    return None
+
+
+def _same(one: Row, other: Row) -> bool:
+    """Whether two rows ask for the same, wherever they are written."""
+    return all(
+        getattr(one, field) == getattr(other, field)
+        for field in ("name", "disabled", "inject", "isolate", "intercept", "config", "children")
+    )

@@ -1,0 +1,80 @@
+"""Noticing a plugin that holds up the event loop while it starts."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import sysconfig
+import threading
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from dsh_cordis_loader import Loader
+
+_ANSWER_S: Final = 1.0
+"""How long a loop that is not held up may take to answer."""
+
+
+class Watchdog:
+    """For the block that it surrounds: tells `blocked` when the loop stands still for `timeout_ms`.
+
+    What waits asynchronously can be given up from the loop; an import or a body that never gives
+    control back can only be named from another thread.
+    """
+
+    def __init__(
+        self, loader: Loader, timeout_ms: int, blocked: Callable[[str], None] | None
+    ) -> None:
+        self._loader = loader
+        self._timeout_s = timeout_ms / 1000
+        self._blocked = blocked
+        self._over = threading.Event()
+
+    def __enter__(self) -> None:
+        if self._blocked is None:
+            return
+        loop, thread = asyncio.get_running_loop(), threading.get_ident()
+        threading.Thread(
+            target=self._watch, args=(loop, thread, self._blocked), daemon=True, name="dsh watchdog"
+        ).start()
+
+    def __exit__(
+        self,
+        _type: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self._over.set()
+
+    def _watch(
+        self, loop: asyncio.AbstractEventLoop, thread: int, blocked: Callable[[str], None]
+    ) -> None:
+        while not self._over.wait(self._timeout_s):
+            answered = threading.Event()
+            try:
+                loop.call_soon_threadsafe(answered.set)
+            except RuntimeError:
+                return  # the loop is closed
+            if not answered.wait(_ANSWER_S) and not self._over.is_set():
+                blocked(self._describe(thread))
+                return
+
+    def _describe(self, thread: int) -> str:
+        rows = " or ".join(map(repr, self._loader.starting)) or "(unknown)"
+        frame = sys._current_frames().get(thread)  # noqa: SLF001 - the interpreter's only way to look at another thread
+        at = "" if frame is None else f" (at {_place(frame)})"
+        return f"row {rows} has held up the start for {self._timeout_s:g} s{at}"
+
+
+def _place(frame: FrameType) -> str:
+    """The innermost line of a plugin: what it called in the standard library says little."""
+    library = sysconfig.get_path("stdlib")
+    found: FrameType | None = frame
+    while found is not None:
+        file = found.f_code.co_filename
+        if not file.startswith((library, "<")) or "site-packages" in file:
+            return f"{file}:{found.f_lineno}"
+        found = found.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"

@@ -17,7 +17,7 @@ from dsh_cordis_include import (
     remove_row_from_file,
 )
 from dsh_cordis_loader import Expr, Row, RowChange, read_yaml, row_fields
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 pytestmark = pytest.mark.anyio
@@ -255,6 +255,7 @@ CONFIGS = st.dictionaries(st.sampled_from(["url", "size", "word", "list", "new"]
 
 
 @given(st.lists(CONFIGS, min_size=1, max_size=3))
+@example([{"url": None}, {"url": [{}, None, None]}])  # which the library writes as one word
 def test_whatever_is_stored_reads_back_to_the_same(
     tmp_path_factory: pytest.TempPathFactory, configs: list[Mapping[str, object]]
 ):

@@ -12,7 +12,8 @@ import re
 from collections.abc import Callable, Mapping, MutableMapping, MutableSequence
 from typing import Any, Final, TypeAlias, cast
 
-from dsh_cordis_loader import Expr, read_yaml, write_yaml
+import yaml
+from dsh_cordis_loader import Expr, LoaderError, read_yaml, write_yaml
 
 from ._comments import Comments, composed
 from ._errors import IncludeError
@@ -48,10 +49,18 @@ class ListDocument:
             self._rewrite(lambda items, convert: edit(items[index], convert))
         else:
             first, last = self._region(index)
+            before, after = self._lines[:first], self._lines[last:]
             item = _Item(self._lines[first:last], self._column)
             edit(item.value, _loaded)
-            self._lines[first:last] = item.lines()
-            self._accept("".join(self._lines))
+            try:
+                self._accept("".join([*before, *item.lines(), *after]))
+            except (LoaderError, yaml.YAMLError):
+                self.items = []
+            if self.items != expected:
+                # Some mixes of comments and new lists are beyond the library: written anew, the
+                # item keeps its lines of comments.
+                item.value = _loaded(expected[index])
+                self._accept("".join([*before, *item.lines(), *after]))
         self._verify(expected)
 
     def insert(self, index: int, value: Mapping[str, object]) -> None:

@@ -16,7 +16,7 @@ from dsh_launch_environment import LAUNCH_ENVIRONMENT, LaunchEnvironment
 from ._audit import audit
 from ._errors import BootError
 from ._quarantine import QUARANTINE, Quarantine
-from ._watchdog import Watchdog
+from ._watchdog import Blocked, Watchdog
 
 if TYPE_CHECKING:
     from dsh_cordis_loader import EntryPoints, RowFailure, RowStore
@@ -37,7 +37,7 @@ async def boot(
     quarantine: Quarantine | None = None,
     store: RowStore | None = None,
     activation_timeout_ms: int = ACTIVATION_TIMEOUT_MS,
-    blocked: Callable[[str], None] | None = None,
+    blocked: Blocked | None = None,
 ) -> None:
     """Run `rows` below `root` and wait until all of them are active.
 

@@ -68,6 +68,14 @@ class Quarantine:
         """The rows without what was left out, bundle rows as they are without bad changes."""
         return tuple(self._admitted(row) for row in rows if self.admits(row))
 
+    def remedies(self, row_ids: Sequence[str]) -> tuple[str, ...]:
+        """What takes away those of the rows that are not the installation's."""
+        rows = [row for row in walk_rows(self._composition.rows) if row.id in row_ids]
+        layers = [(row, self._layer(row.origin)) for row in rows]
+        return tuple(
+            layer.remedy(row.id) for row, layer in layers if layer is not None and layer.remove
+        )
+
     async def start(
         self, loader: Loader, *, timeout_ms: int | None = None
     ) -> tuple[RowFailure, ...]:
@@ -104,7 +112,7 @@ class Quarantine:
             if any(explained):
                 return True
         worst = (direct or waiting)[0]
-        reason = f"without it, row {worst.entry_id!r} may start ({failure_reason(worst)})"
+        reason = f"row {worst.entry_id!r} does not start otherwise ({failure_reason(worst)})"
         rows = walk_rows(self.admitted(self._composition.rows))
         for step in (self._revert, self._leave_out):
             taken = [step(row, reason) for row in rows]
@@ -117,15 +125,15 @@ class Quarantine:
         stuck = failure.kind == "timeout"
         if row is None:
             return False
-        if self._leave_out(row, reason, stuck=stuck) or self._revert(row, reason, stuck=stuck):
+        if self._leave_out(row, reason, stuck=stuck):
             return True
-        error = failure.error
-        if not isinstance(error, ServiceExistsError):
-            return False
-        holder = _holder(error.service, loader)
-        return holder is not None and self._leave_out(
-            holder, f"it provides {error.service!r}, which row {row.id!r} of {row.origin} provides"
-        )
+        if isinstance(failure.error, ServiceExistsError):
+            service = failure.error.service
+            holder = _holder(service, loader)
+            taken = f"it provides {service!r}, as row {row.id!r} of {row.origin} does"
+            if holder is not None and self._leave_out(holder, taken):
+                return True
+        return self._revert(row, reason, stuck=stuck)
 
     def _row_of(self, failure: RowFailure) -> Row | None:
         """The composed row that failed; for one inside an include, the include."""
@@ -180,9 +188,10 @@ def failure_reason(failure: RowFailure) -> str:
         return f"it waits for the {noun} {', '.join(failure.missing) or '(unknown)'}"
     error = failure.error
     if error is None:
-        return failure.message.removeprefix(
+        story = failure.message.removeprefix(
             f"loader entry {failure.entry_id} ({failure.row.name}) "
         )
+        return f"it {story}"
     text = " ".join(str(error).split())
     if isinstance(error, CordisError):
         return text

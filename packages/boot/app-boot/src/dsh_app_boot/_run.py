@@ -135,8 +135,10 @@ async def _run(
 async def _boot(
     root: Context, application: Application, prepare: Callable[[Context], None], program: str
 ) -> None:
-    def blocked(text: str) -> None:
-        _say(program, f"{text}; {application.rescue}")
+    def blocked(starting: tuple[str, ...], text: str) -> None:
+        quarantine = application.quarantine
+        remedies = () if quarantine is None else quarantine.remedies(starting)
+        _say(program, "; ".join([text, *remedies, application.rescue]))
         leave(1)
 
     await boot(

@@ -8,10 +8,13 @@ import sysconfig
 import threading
 from collections.abc import Callable
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
     from dsh_cordis_loader import Loader
+
+Blocked: TypeAlias = Callable[[tuple[str, ...], str], None]
+"""Hears, in another thread, which rows were starting and what to say of it."""
 
 _ANSWER_S: Final = 1.0
 """How long a loop that is not held up may take to answer."""
@@ -24,9 +27,7 @@ class Watchdog:
     control back can only be named from another thread.
     """
 
-    def __init__(
-        self, loader: Loader, timeout_ms: int, blocked: Callable[[str], None] | None
-    ) -> None:
+    def __init__(self, loader: Loader, timeout_ms: int, blocked: Blocked | None) -> None:
         self._loader = loader
         self._timeout_s = timeout_ms / 1000
         self._blocked = blocked
@@ -48,9 +49,7 @@ class Watchdog:
     ) -> None:
         self._over.set()
 
-    def _watch(
-        self, loop: asyncio.AbstractEventLoop, thread: int, blocked: Callable[[str], None]
-    ) -> None:
+    def _watch(self, loop: asyncio.AbstractEventLoop, thread: int, blocked: Blocked) -> None:
         while not self._over.wait(self._timeout_s):
             answered = threading.Event()
             try:
@@ -58,11 +57,12 @@ class Watchdog:
             except RuntimeError:
                 return  # the loop is closed
             if not answered.wait(_ANSWER_S) and not self._over.is_set():
-                blocked(self._describe(thread))
+                starting = self._loader.starting
+                blocked(starting, self._describe(starting, thread))
                 return
 
-    def _describe(self, thread: int) -> str:
-        rows = " or ".join(map(repr, self._loader.starting)) or "(unknown)"
+    def _describe(self, starting: tuple[str, ...], thread: int) -> str:
+        rows = " or ".join(map(repr, starting)) or "(unknown)"
         frame = sys._current_frames().get(thread)  # noqa: SLF001 - the interpreter's only way to look at another thread
         at = "" if frame is None else f" (at {_place(frame)})"
         return f"row {rows} has held up the start for {self._timeout_s:g} s{at}"

@@ -3,7 +3,8 @@
 A failing row of the installation's own bundles is fatal. What the user's files or out-of-tree
 plugins brought is set aside instead, with its reason and the command that removes it: first the
 row that fails, or the changes of a bundle's row that make it fail; if that does not explain why a
-bundle's row fails, all changes of bundle rows, and then everything that is the user's.
+bundle's row fails, bundle rows that were switched off, all changes of bundle rows, and then
+everything that is the user's.
 """
 
 from __future__ import annotations
@@ -114,7 +115,8 @@ class Quarantine:
         worst = (direct or waiting)[0]
         reason = f"row {worst.entry_id!r} does not start otherwise ({failure_reason(worst)})"
         rows = walk_rows(self.admitted(self._composition.rows))
-        for step in (self._revert, self._leave_out):
+        # A row that the user switched off is the likeliest to be missed.
+        for step in (self._switch_on, self._revert, self._leave_out):
             taken = [step(row, reason) for row in rows]
             if any(taken):
                 return True
@@ -150,6 +152,11 @@ class Quarantine:
         self._left_out[row.id, row.origin] = row
         self._report(row, layer, reason, stuck=stuck)
         return True
+
+    def _switch_on(self, row: Row, reason: str) -> bool:
+        trusted = self._trusted.get(row.id)
+        switched_off = trusted is not None and trusted.disabled != row.disabled
+        return switched_off and self._revert(row, reason)
 
     def _revert(self, row: Row, reason: str, *, stuck: bool = False) -> bool:
         if row.id not in self._trusted or row.id in self._reverted:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from ._audit import audit
-from ._boot import ACTIVATION_TIMEOUT_MS, boot
+from ._boot import boot
 from ._dump import dump_rows
 from ._errors import BootError
 from ._layers import Composition, Layer, LayerProblem, compose, unlisted_bundles
@@ -18,7 +18,7 @@ from ._profiles import (
     open_profile,
     template_bundles,
 )
-from ._quarantine import QUARANTINE, Quarantine, Quarantined
+from ._quarantine import QUARANTINE, Quarantine, Quarantined, failure_reason
 from ._run import Application, run_application
 from ._schema import config_schema
 from ._shutdown import Shutdown, flush_output, leave
@@ -26,6 +26,7 @@ from ._sites import (
     CURRENT_SITE,
     SITES,
     SiteRecord,
+    join_site,
     profile_site,
     python_tag,
     read_site_record,
@@ -33,6 +34,7 @@ from ._sites import (
     sync_command,
     write_site_record,
 )
+from ._watchdog import ACTIVATION_TIMEOUT_MS, Watchdog, activation_timeout_ms
 
 __all__ = (
     "ACTIVATION_TIMEOUT_MS",
@@ -51,6 +53,8 @@ __all__ = (
     "Shutdown",
     "SiteRecord",
     "StderrHandler",
+    "Watchdog",
+    "activation_timeout_ms",
     "audit",
     "boot",
     "check_home_writable",
@@ -58,7 +62,9 @@ __all__ = (
     "config_schema",
     "create_profile",
     "dump_rows",
+    "failure_reason",
     "flush_output",
+    "join_site",
     "leave",
     "open_profile",
     "profile_site",

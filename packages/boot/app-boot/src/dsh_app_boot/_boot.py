@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from dsh_cordis import Context, CordisError, FiberState
 from dsh_cordis_include import register_builtins
@@ -16,13 +16,10 @@ from dsh_launch_environment import LAUNCH_ENVIRONMENT, LaunchEnvironment
 from ._audit import audit
 from ._errors import BootError
 from ._quarantine import QUARANTINE, Quarantine
-from ._watchdog import Blocked, Watchdog
+from ._watchdog import ACTIVATION_TIMEOUT_MS, Blocked, Watchdog
 
 if TYPE_CHECKING:
     from dsh_cordis_loader import EntryPoints, RowFailure, RowStore
-
-ACTIVATION_TIMEOUT_MS: Final = 30_000
-"""How long a row may take to become active."""
 
 
 async def boot(

@@ -14,10 +14,11 @@ import msgspec
 from dsh_cmdline import APP_EXIT, CMDLINE, CommandLine
 from dsh_cordis import Context
 
-from ._boot import ACTIVATION_TIMEOUT_MS, alive, boot
+from ._boot import alive, boot
 from ._errors import BootError
 from ._live import watch_layers
 from ._shutdown import Shutdown, flush_output, leave
+from ._watchdog import ACTIVATION_TIMEOUT_MS
 
 if TYPE_CHECKING:
     from dsh_cordis_loader import EntryPoints, Row, RowStore

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 if TYPE_CHECKING:
+    from dsh_cordis_loader import EntryPoints
+
     from ._profiles import Profile
 
 SITES: Final = "sites"
@@ -49,6 +51,16 @@ def profile_site(profile: Profile) -> Path | None:
         return None
     site = profile.directory / SITES / name
     return site if site.is_dir() else None
+
+
+def join_site(profile: Profile, entry_points: EntryPoints) -> EntryPoints:
+    """Make the profile's own plugins importable, behind all that is installed already."""
+    site = profile_site(profile)
+    if site is None:
+        return entry_points
+    if str(site) not in sys.path:
+        sys.path.append(str(site))
+    return entry_points.extended([str(site)])
 
 
 def site_problem(profile: Profile, product: str) -> str | None:

@@ -6,9 +6,11 @@ import asyncio
 import sys
 import sysconfig
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Final, TypeAlias
+
+from ._errors import BootError
 
 if TYPE_CHECKING:
     from dsh_cordis_loader import Loader
@@ -18,6 +20,28 @@ Blocked: TypeAlias = Callable[[tuple[str, ...], str], None]
 
 _ANSWER_S: Final = 1.0
 """How long a loop that is not held up may take to answer."""
+
+
+ACTIVATION_TIMEOUT_MS: Final = 30_000
+"""How long a row may take to become active."""
+
+TIMEOUT_VARIABLE: Final = "DSH_ACTIVATION_TIMEOUT_MS"
+
+
+def activation_timeout_ms(environ: Mapping[str, str]) -> int:
+    """How long a row may take to become active: `DSH_ACTIVATION_TIMEOUT_MS`, or 30 s.
+
+    Raises BootError (`INVALID_TIMEOUT`) unless the variable is a positive whole number.
+    """
+    text = environ.get(TIMEOUT_VARIABLE, "").strip()
+    if not text:
+        return ACTIVATION_TIMEOUT_MS
+    if not (text.isascii() and text.isdecimal() and int(text)):
+        raise BootError(
+            f"{TIMEOUT_VARIABLE} is {text!r}; set it to whole milliseconds above 0, or not at all",
+            code="INVALID_TIMEOUT",
+        )
+    return int(text)
 
 
 class Watchdog:

@@ -115,7 +115,7 @@ def _run_profile(
 def _application(
     invocation: Invocation, home: Path, cwd: Path, entry_points: EntryPoints
 ) -> Application:
-    from dsh_app_boot import Application, Quarantine, check_home_writable
+    from dsh_app_boot import Application, Quarantine, activation_timeout_ms, check_home_writable
     from dsh_launch_environment import load_layered_environment
 
     environment = load_layered_environment(PROGRAM, cwd, home, os.environ)
@@ -142,7 +142,7 @@ def _application(
         store=None if invocation.safe else _Store(profile.patch_file),
         live_files=() if invocation.safe else (profile.patch_file, home / "cordis.patch.yml"),
         recompose=recompose,
-        activation_timeout_ms=_activation_timeout_ms(),
+        activation_timeout_ms=activation_timeout_ms(os.environ),
         rescue=f"start without your own rows with: {PROGRAM} {profile.name} --safe",
     )
 
@@ -166,17 +166,6 @@ class _Store:
         from dsh_cordis_include import PatchFileStore
 
         await PatchFileStore(self._file).save(change)
-
-
-def _activation_timeout_ms() -> int:
-    from dsh_app_boot import ACTIVATION_TIMEOUT_MS
-
-    text = os.environ.get("DSH_ACTIVATION_TIMEOUT_MS", "").strip()
-    if not text:
-        return ACTIVATION_TIMEOUT_MS
-    if not text.isdecimal() or not int(text):
-        raise UsageError(f"DSH_ACTIVATION_TIMEOUT_MS must be whole milliseconds, got {text!r}")
-    return int(text)
 
 
 def _dump(invocation: Invocation, home: Path, cwd: Path, entry_points: EntryPoints) -> int:
@@ -214,19 +203,14 @@ def _profile(
 
 def _with_site(profile: Profile, entry_points: EntryPoints, *, safe: bool = False) -> EntryPoints:
     """Make the profile's own plugins importable, behind all that is installed already."""
-    from dsh_app_boot import profile_site, site_problem, sync_command
+    from dsh_app_boot import join_site, site_problem, sync_command
 
     if safe:
         return entry_points
     problem = site_problem(profile, entry_points.distributions.get("dsh-app-boot", ""))
     if problem is not None:
         _warn(f"profile {profile.name!r}: {problem}; run: {sync_command(profile)}")
-    site = profile_site(profile)
-    if site is None:
-        return entry_points
-    if str(site) not in sys.path:
-        sys.path.append(str(site))
-    return entry_points.extended([str(site)])
+    return join_site(profile, entry_points)
 
 
 def _warn(message: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
-from dsh_cordis import NoConfig, Service
+from dsh_cordis import Finding, NoConfig, Service
 from msgspec import UNSET, UnsetType
 
 from ._adapter import Adapter
@@ -204,6 +204,17 @@ class LlmRuntime(Service):
                 return None
             first = first or reason
         return first or LlmFailure("no model provider is configured", "NO_ADAPTER")
+
+    def diagnose(self) -> Iterable[Finding]:
+        """Whether each provider could be asked; nothing is sent."""
+        if not self._routes:
+            yield Finding("error", "models", "no model provider is configured")
+        for name, route in self._routes.items():
+            reason = route.adapter.readiness(name)
+            if reason is None:
+                yield Finding("ok", f"provider {name}", "has what a request needs")
+            else:
+                yield Finding("error", f"provider {name}", reason.message)
 
     def _through_listeners(
         self,

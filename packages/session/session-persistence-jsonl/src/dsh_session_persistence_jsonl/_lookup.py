@@ -65,32 +65,37 @@ def check_identity(root: Path, path: Path, header: SessionHeader, session_id: st
 
 def list_headers(root: Path, name: str) -> Iterator[SessionHeader]:
     """The headers of all sessions. What cannot be read is logged and left out."""
+    for found in survey(root, name):
+        if isinstance(found, str):
+            _log.warning("left out of the list: %s", found)
+        else:
+            yield found
+
+
+def survey(root: Path, name: str) -> Iterator[SessionHeader | str]:
+    """The header of every session, or why one cannot be read. Raises OSError for the root alone."""
     seen: set[str] = set()
     for project in _directories(root):
         try:
             directories = _directories(project)
         except OSError as error:
-            _log.warning("left out of the list: %s", error)
+            yield str(error)
             continue
         for directory in directories:
-            header = _listed_header(project, directory, name)
+            path = directory / name
+            try:
+                refuse_other_layout(project, directory.name, name)
+                header = read_header(path) if path.exists() else None
+            except (CordisError, OSError) as error:
+                yield str(error)
+                continue
             if header is None:
                 continue
             if header.id in seen:
-                _log.warning("session %r is stored twice, once in %s", header.id, directory)
+                yield f"session {header.id!r} is stored twice, once in {directory}"
                 continue
             seen.add(header.id)
             yield header
-
-
-def _listed_header(project: Path, directory: Path, name: str) -> SessionHeader | None:
-    path = directory / name
-    try:
-        refuse_other_layout(project, directory.name, name)
-        return read_header(path) if path.exists() else None
-    except (CordisError, OSError) as error:
-        _log.warning("left out of the list: %s", error)
-        return None
 
 
 def _directories(path: Path) -> list[Path]:

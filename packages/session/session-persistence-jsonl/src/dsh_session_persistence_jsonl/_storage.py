@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar, TypeVarTuple
 
 import msgspec
-from dsh_cordis import ConfigError
+from dsh_cordis import ConfigError, Finding
 from dsh_session import SESSIONS, AnyEvent, SessionEventTypes, SessionHeader
 from dsh_session_persistence import (
     PersistenceOptions,
@@ -30,7 +30,7 @@ from ._frames import compress
 from ._header import encode_header
 from ._layout import LOCK_NAME, RAW_NAME, ZSTD_NAME, artifact_path
 from ._lock import acquire
-from ._lookup import check_identity, find_artifact, list_headers, refuse_other_layout
+from ._lookup import check_identity, find_artifact, list_headers, refuse_other_layout, survey
 
 if TYPE_CHECKING:
     from dsh_cordis import Context
@@ -223,6 +223,21 @@ class JsonlSessionPersistence(SessionPersistence):
 
     def __init__(self, ctx: Context, config: JsonlConfig) -> None:
         super().__init__(ctx, config, JsonlBackend(config, ctx[SESSIONS].types))
+        self._root = Path(config.root).absolute()
+        self._file_name = ZSTD_NAME if config.compression == "zstd" else RAW_NAME
+
+    def diagnose(self) -> Iterable[Finding]:
+        """What cannot be stored or read; of each session only the header is read."""
+        existing = next(path for path in (self._root, *self._root.parents) if path.exists())
+        if not os.access(existing, os.W_OK | os.X_OK):
+            yield Finding("error", "sessions", f"{existing} cannot be written", "make it writable")
+        count = 0
+        for found in survey(self._root, self._file_name):
+            if isinstance(found, str):
+                yield Finding("error", "sessions", found, "move it out of the way, or restore it")
+            else:
+                count += 1
+        yield Finding("ok", "sessions", f"{count} can be read below {self._root}")
 
 
 def _readable_or_absent(root: Path) -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import Final
 
-from dsh_cordis import AbortSignal, Context
+from dsh_cordis import AbortSignal, Context, Finding
 from dsh_shell import Shell, ShellError, ShellRequest, ShellResult, ShellSpec, StreamText
 from dsh_subprocess import (
     SUBPROCESS,
@@ -51,6 +52,10 @@ class BashLocal(Shell):
     def __init__(self, ctx: Context, config: BashConfig) -> None:
         super().__init__(ctx, config)
         self._config = config
+
+    def diagnose(self) -> Iterable[Finding]:
+        """That commands have the user's own rights."""
+        yield Finding("warning", "commands", "run without a sandbox, with your own rights")
 
     @property
     def default_timeout_ms(self) -> float:

@@ -135,6 +135,8 @@ class Quarantine:
             taken = f"it provides {service!r}, as row {row.id!r} of {row.origin} does"
             if holder is not None and self._leave_out(holder, taken):
                 return True
+        if failure.kind == "wait" and not self._waits_by_change(row):
+            return False
         return self._revert(row, reason, stuck=stuck)
 
     def _row_of(self, failure: RowFailure) -> Row | None:
@@ -152,6 +154,14 @@ class Quarantine:
         self._left_out[row.id, row.origin] = row
         self._report(row, layer, reason, stuck=stuck)
         return True
+
+    def _waits_by_change(self, row: Row) -> bool:
+        """Whether a row may wait because it was changed: new configuration makes none wait."""
+        trusted = self._trusted.get(row.id)
+        return trusted is not None and any(
+            getattr(trusted, field) != getattr(row, field)
+            for field in ("name", "inject", "isolate")
+        )
 
     def _switch_on(self, row: Row, reason: str) -> bool:
         trusted = self._trusted.get(row.id)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from dsh_cmdline import APP_EXIT, CMDLINE, CommandLine
 from dsh_cordis import Context
+from dsh_cordis_loader import walk_rows
 
 from ._boot import alive, boot
 from ._errors import BootError
@@ -120,7 +121,9 @@ async def _run(
     finally:
         set_aside = application.quarantine.rows if application.quarantine is not None else ()
         if handler is not None:
-            handler.resume(drop=failed, told=[row.entry_id for row in set_aside])
+            # What the kernel said of rows on the way is told again in the end, or is mended.
+            told = [row.id for row in walk_rows(application.rows)] if set_aside else ()
+            handler.resume(drop=failed, told=told)
     if not failed and shutdown.code is None:
         for row in set_aside:
             _say(program, str(row))
@@ -155,8 +158,12 @@ async def _boot(
         activation_timeout_ms=application.activation_timeout_ms,
         blocked=blocked,
     )
-    if application.recompose is not None and application.live_files and alive(root):
+    if application.recompose is None or not application.live_files or not alive(root):
+        return
+    try:
         watch_layers(root, files=application.live_files, recompose=application.recompose)
+    except Exception as error:  # noqa: BLE001 - containment: a plugin may refuse whatever is mounted
+        _say(program, f"edits of {', '.join(map(str, application.live_files))} wait: {error!r}")
 
 
 def _check_application(

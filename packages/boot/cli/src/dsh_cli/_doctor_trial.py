@@ -102,12 +102,12 @@ async def _start(root: Context, composition: Composition, tell: Callable[[Findin
 async def _application(
     loader: Loader, composition: Composition, timeout_ms: int
 ) -> Collection[str]:
-    """Ids of the rows that need a command line, or something that such a row provides."""
+    """Ids of the rows that lack nothing but a command line, or what such a row provides."""
     absent = {CMDLINE.name, APP_EXIT.name}
     found: dict[str, None] = {}
     failures = await loader.start_rows(composition.rows, activation_timeout_ms=timeout_ms)
     waiting = [failure for failure in failures if failure.kind == "wait"]
-    while more := [f for f in waiting if f.entry_id not in found and absent & {*f.missing}]:
+    while more := [f for f in waiting if f.entry_id not in found and absent >= {*f.missing}]:
         for failure in more:
             found[failure.entry_id] = None
             provides = getattr(loader.resolve(failure.entry_id).plugin, "provides", None)

@@ -14,6 +14,8 @@ HEADLESS_STARTUP = ServiceKey["StartupOptions"]("headless_startup")
 
 name = "dsh-headless/startup"
 inject = (APP_EXIT, CMDLINE)
+provides = HEADLESS_STARTUP
+"""Told to `dsh doctor`, which starts no application: what it would provide is not missed."""
 
 
 class StartupOptions(msgspec.Struct, frozen=True, kw_only=True):

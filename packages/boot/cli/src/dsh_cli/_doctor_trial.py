@@ -24,7 +24,7 @@ from dsh_app_boot import (
     open_profile,
 )
 from dsh_cmdline import APP_EXIT, CMDLINE
-from dsh_cordis import Context, CordisError, Finding, Service
+from dsh_cordis import Context, CordisError, Finding, Service, ServiceKey
 from dsh_cordis_loader import LOADER, scan_entry_points
 from dsh_home_paths import resolve_dsh_home
 from dsh_launch_environment import load_layered_environment
@@ -103,17 +103,22 @@ async def _application(
     loader: Loader, composition: Composition, timeout_ms: int
 ) -> Collection[str]:
     """Ids of the rows that lack nothing but a command line, or what such a row provides."""
-    absent = {CMDLINE.name, APP_EXIT.name}
-    found: dict[str, None] = {}
     failures = await loader.start_rows(composition.rows, activation_timeout_ms=timeout_ms)
     waiting = [failure for failure in failures if failure.kind == "wait"]
-    while more := [f for f in waiting if f.entry_id not in found and absent >= {*f.missing}]:
-        for failure in more:
-            found[failure.entry_id] = None
-            provides = getattr(loader.resolve(failure.entry_id).plugin, "provides", None)
-            if provides is not None:
-                absent.add(provides.name)
-    return found
+    absent = {CMDLINE.name, APP_EXIT.name}
+    direct = [failure.entry_id for failure in waiting if absent >= {*failure.missing}]
+    provides = [_provides(loader, entry_id) for entry_id in direct]
+    if None in provides:
+        # What these rows would provide is not known before they run: assume what others lack.
+        return [failure.entry_id for failure in waiting if absent & {*failure.missing}]
+    absent.update(filter(None, provides))
+    return [failure.entry_id for failure in waiting if absent >= {*failure.missing}]
+
+
+def _provides(loader: Loader, entry_id: str) -> str | None:
+    """The service that a plugin says it provides."""
+    key = getattr(loader.resolve(entry_id).plugin, "provides", None)
+    return key.name if isinstance(key, ServiceKey) else None
 
 
 async def _ask(root: Context, tell: Callable[[Finding], None]) -> None:

@@ -8,9 +8,10 @@ from ._config import NoConfig, validate_config
 from ._context import Context
 from ._effects import Effect, EffectInfo, EffectResult
 from ._errors import ConfigError, CordisError, ServiceAccessError, ServiceExistsError
-from ._fiber import Fiber, FiberState
+from ._failures import cancelled_from_outside
+from ._fiber import Fiber
 from ._internal import Internal
-from ._kernel import cancelled_from_outside, current_fiber
+from ._kernel import current_fiber
 from ._keys import (
     Bail,
     Disposer,
@@ -28,6 +29,7 @@ from ._keys import (
 )
 from ._registry import Provided, Registry, Runtime
 from ._service import Finding, Service, unwrap
+from ._states import FiberState
 
 __all__ = (
     "AbortController",

@@ -20,6 +20,7 @@ from ._mount import mount
 from ._plugin import Injected, Injection
 from ._registry import Registry
 from ._services import Implementation, Realm
+from ._settling import waiting_for
 from ._tasks import Hosted
 
 T = TypeVar("T")
@@ -223,6 +224,10 @@ class Context(EventBus):
 
         def withdraw() -> Awaitable[None] | None:
             holding = services.remove(realm, implementation)
+            if holding:
+                # Who owns the provider waits for it, and would be waited for in vain.
+                above = waiting_for(implementation.fiber)
+                holding = [fiber for fiber in holding if fiber not in above]
             if not holding:
                 implementation.drop_views()
                 return None

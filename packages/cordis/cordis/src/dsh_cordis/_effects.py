@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import msgspec
 
-from ._kernel import Completion, combined, failure_of, outcome
+from ._failures import FAILURES, combined, failure_of, outcome, outlive
+from ._kernel import Completion
 from ._keys import Disposer
 from ._report import log_failure
 
@@ -150,10 +151,11 @@ class Effect:
         """Run a setup in the calling task and return its failure; the owner undoes the rest."""
         try:
             pending = self._collect(execute())
-        except (Exception, asyncio.CancelledError, SystemExit) as error:  # noqa: BLE001 - containment: a body that fails fails its fiber
-            self._phase = _Phase.LIVE
-            return failure_of(error)
-        failure = None if pending is None else await outcome(self._drive(pending))
+        except FAILURES as error:  # containment: a body that fails fails its fiber
+            failure = failure_of(error)
+        else:
+            failure = None if pending is None else await self._finish(pending)
+        await outlive()
         self._phase = _Phase.LIVE
         return failure
 
@@ -194,7 +196,8 @@ class Effect:
         self.disposers.append(cast("Disposer", disposer))
 
     async def _open_later(self, pending: Awaitable[Any] | AsyncIterator[Any]) -> None:
-        failure = await outcome(self._drive(pending))
+        failure = await self._finish(pending)
+        await outlive()
         if failure is None and not self._requested:
             self._phase = _Phase.LIVE
             return
@@ -209,6 +212,14 @@ class Effect:
             log_failure(self.fiber, f"rollback of {self.label}", error)
         if failure is not None:
             raise failure
+
+    async def _finish(self, pending: Awaitable[Any] | AsyncIterator[Any]) -> BaseException | None:
+        try:
+            return await outcome(self._drive(pending))
+        except asyncio.CancelledError as error:
+            # The plugin cancelled the task that it runs in, or the loop is being closed: what it
+            # has registered is undone in any case.
+            return error
 
     async def _drive(self, pending: Awaitable[Any] | AsyncIterator[Any]) -> None:
         if not isinstance(pending, AsyncIterator):
@@ -274,8 +285,8 @@ class Effect:
             disposer = self.disposers.pop()
             try:
                 pending = disposer.join() if isinstance(disposer, Effect) else disposer()
-            except Exception as error:  # noqa: BLE001 - containment: later disposers still run
-                errors.append(error)
+            except FAILURES as error:  # containment: later disposers still run
+                errors.append(failure_of(error))
                 continue
             if inspect.isawaitable(pending):
                 return pending

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from ._errors import CordisError
+from ._failures import FAILURES, STOPS, cancelled_from_outside, discard, failure_of, outcome
 from ._keys import AnyEventKey, Bail, Emit, Parallel, Serial, SyncWaterfall, Target, Waterfall
 from ._report import log_failure
 
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
 
 _MAX_TARGETS: Final = 256
 """How many targets one event remembers the admitted listeners of."""
-
-_STOPS: Final = (asyncio.CancelledError, SystemExit)
-"""What a plain function can only bring up itself: nobody cancels or exits in the middle of one."""
 
 _MODES: Final[dict[type[AnyEventKey], str]] = {
     Emit: "emit",
@@ -173,7 +171,7 @@ def emit(event: AnyEventKey, listeners: tuple[Listener, ...], args: tuple[Any, .
     for listener in listeners:
         try:
             result = listener.call(*args)
-        except _STOPS as error:
+        except STOPS as error:
             # Let through, it would end the emitter's task, or the process, without a word.
             raise CordisError(
                 f"a listener of {event.name!r} raised {error!r}", code="LISTENER_STOPPED"
@@ -189,7 +187,7 @@ def emit_contained(
     for listener in listeners:
         try:
             result = listener.call(*args)
-        except (Exception, *_STOPS) as error:  # noqa: BLE001 - containment: observers of this event are independent
+        except FAILURES as error:  # containment: observers of this event are independent
             _log_listener(event, listener, error)
             continue
         if result is not None and inspect.isawaitable(result):
@@ -214,16 +212,16 @@ async def parallel(
     for listener in listeners:
         try:
             result = listener.call(*args)
-        except Exception as error:  # noqa: BLE001 - containment: all run, the failures are raised below
-            errors.append(error)
+        except FAILURES as error:  # containment: all run, the failures are raised below
+            errors.append(failure_of(error))
             failed.append(listener)
             continue
         if result is not None and inspect.isawaitable(result):
             pending.append((listener, result))
     if pending:
-        results = await asyncio.gather(*(one for _, one in pending), return_exceptions=True)
+        results = await asyncio.gather(*(_outcome(one) for _, one in pending))
         for (listener, _), result in zip(pending, results, strict=True):
-            if isinstance(result, BaseException):
+            if result is not None:
                 errors.append(result)
                 failed.append(listener)
     if not errors:
@@ -235,6 +233,12 @@ async def parallel(
     raise BaseExceptionGroup(f"listeners of {event.name} failed", errors)
 
 
+def _outcome(work: Awaitable[object]) -> asyncio.Future[BaseException | None]:
+    task = asyncio.ensure_future(outcome(work))
+    task.add_done_callback(lambda _task: discard(work))  # cancelled, it may never have begun
+    return task
+
+
 async def serial(event: AnyEventKey, listeners: tuple[Listener, ...], args: tuple[Any, ...]) -> Any:  # noqa: ANN401 - the key types it where it is called
     """Await in order until the first result that is neither None nor False."""
     for listener in listeners:
@@ -244,8 +248,8 @@ async def serial(event: AnyEventKey, listeners: tuple[Listener, ...], args: tupl
                 continue
             if inspect.isawaitable(result):
                 result = await result
-        except Exception as error:
-            if not event.contained:
+        except FAILURES as error:
+            if not event.contained or (isinstance(error, STOPS) and cancelled_from_outside()):
                 raise
             _log_listener(event, listener, error)
             continue
@@ -259,7 +263,7 @@ def bail(event: AnyEventKey, listeners: tuple[Listener, ...], args: tuple[Any, .
     for listener in listeners:
         try:
             result = listener.call(*args)
-        except Exception as error:
+        except FAILURES as error:
             if not event.contained:
                 raise
             _log_listener(event, listener, error)

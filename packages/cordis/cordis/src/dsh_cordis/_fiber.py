@@ -4,33 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
-from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from ._effects import Effect, EffectInfo, HasEffect
 from ._events import emit_contained
+from ._failures import FAILURES, failure_of, outcome
 from ._internal import Internal
-from ._kernel import Kernel, outcome
+from ._kernel import Kernel
 from ._plugin import PluginRecord, resolve_config
 from ._report import log_failure
-from ._settling import OnlyFiber, Settling, inactive, self_wait
+from ._settling import OnlyFiber, Settling, inactive, owners, self_wait
+from ._states import FiberState
 from ._tasks import TaskSet
 
 if TYPE_CHECKING:
     from ._context import Context
     from ._keys import ServiceKey
     from ._services import Implementation, Realm
-
-
-class FiberState(IntEnum):
-    """Where a fiber is in its life; the numbers are public."""
-
-    PENDING = 0
-    LOADING = 1
-    ACTIVE = 2
-    FAILED = 3
-    DISPOSED = 4
-    UNLOADING = 5
 
 
 PENDING, LOADING, ACTIVE, FAILED, DISPOSED, UNLOADING = FiberState
@@ -45,7 +35,7 @@ class Fiber(HasEffect):
 
     __slots__ = (
         "__weakref__",
-        "_body",
+        "_activations",
         "_effects",
         "_interpolate",
         "_plugin",
@@ -104,6 +94,7 @@ class Fiber(HasEffect):
         self.snapshot = {}
         self.mounted = None
         self._plugin = plugin
+        self._activations = 0
         self._raw = config
         self._interpolate = interpolate
         self._effects: dict[Effect, None] = {}
@@ -185,17 +176,23 @@ class Fiber(HasEffect):
             await self.restart()
             return
         resolved = self._resolve(config)
+        before, restarted = (self._activations, self._raw), False
 
         async def replace() -> None:
-            self._raw = config
+            nonlocal restarted
+            self._raw, restarted = config, True
             await self.restart()
 
         await self.ctx.waterfall(
             Internal.UPDATE, self, config, no_save, inner=replace, target=OnlyFiber(self)
         )
-        if self._raw is not config:  # accepted in place: a later restart keeps it too
-            self._raw = config
+        if restarted or self._raw is not before[1]:
+            return  # with this or with what came later
+        self._raw = config  # accepted in place: a later restart keeps it too
+        if self._activations == before[0]:
             self.config = resolved
+        elif self.uid is not None:  # who accepted it has gone meanwhile
+            await self.restart()
 
     def get_effects(self) -> tuple[EffectInfo, ...]:
         """What is registered now, in order, as a tree."""
@@ -227,14 +224,10 @@ class Fiber(HasEffect):
     def begin(self) -> None:
         """Start the life of a mounted fiber."""
         self.kernel.services.watch(self)
-        parent = self.parent
-        while parent is not None:
-            if parent.uid is None or parent.state is UNLOADING:
-                # An observer of the mount disposed an owner: what is half born never runs.
-                self.dispose()
-                return
-            parent = parent.parent
-        self._advance()
+        if self._orphaned():  # an observer of the mount disposed an owner
+            self.dispose()
+        else:
+            self._advance()
 
     def dependency_changed(self) -> None:
         """A service that it injects came, went or changed hands."""
@@ -288,8 +281,12 @@ class Fiber(HasEffect):
             return
         self._load_or_wait()
 
+    def _orphaned(self) -> bool:
+        """Whether an owner is ending, which will end it too: then it does not start any more."""
+        return any(one.uid is None or one.state is UNLOADING for one in owners(self))
+
     def _load_or_wait(self) -> None:
-        found = self.kernel.services.resolve(self)
+        found = None if self._orphaned() else self.kernel.services.resolve(self)
         if found is None:
             self._set_state(PENDING)
             return
@@ -328,12 +325,13 @@ class Fiber(HasEffect):
     async def _load(self) -> None:
         plugin = self._plugin
         assert plugin is not None
-        if not self.unwanted:
-            failure = await self._run_body(plugin)
-            if failure is not None:
+        failure = None if self.unwanted else await self._run_body(plugin)
+        if failure is not None:
+            log_failure(self, "plugin", failure)
+            # Otherwise it goes on to another activation, and this one says nothing about that.
+            if self.uid is None or not self.unwanted:
                 self.error = failure
-                log_failure(self, "plugin", failure)
-        if self.error is not None or self.unwanted:
+        if failure is not None or self.unwanted:
             self._set_state(UNLOADING)
         else:
             self._set_state(ACTIVE)
@@ -341,12 +339,15 @@ class Fiber(HasEffect):
     async def _run_body(self, plugin: PluginRecord) -> BaseException | None:
         try:
             self.config = self._resolve(self._raw)
-        except Exception as error:  # noqa: BLE001 - containment: unusable configuration fails the fiber
-            return error
+        except FAILURES as error:  # containment: unusable configuration fails the fiber
+            return failure_of(error)
+        if self.unwanted:  # by who was asked for the configuration
+            return None
         # Registered before the body runs, so that what the body returns is undone after what it
         # registered on the way.
         body = Effect(self, "body")
         self._effects[body] = None
+        self._activations += 1
         failure = await body.open_here(lambda: plugin.run(self.ctx, self.config))
         if body.empty:
             body.forget()
@@ -364,7 +365,7 @@ class Fiber(HasEffect):
         for effect in reversed(tuple(self._effects)):
             try:
                 pending = effect.join()
-            except Exception as error:  # noqa: BLE001 - containment: a failing teardown does not stop its peers
+            except FAILURES as error:  # containment: a failing teardown does not stop its peers
                 log_failure(self, f"cleanup of {effect.label}", error)
                 continue
             if pending is not None:

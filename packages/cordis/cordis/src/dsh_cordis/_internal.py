@@ -9,7 +9,8 @@ from ._keys import AnyEventKey, Bail, Emit, SyncWaterfall, Target, Waterfall
 
 if TYPE_CHECKING:
     from ._context import Context  # noqa: F401 - named by the keys below
-    from ._fiber import Fiber, FiberState  # noqa: F401 - likewise
+    from ._fiber import Fiber  # noqa: F401 - likewise
+    from ._states import FiberState  # noqa: F401 - likewise
 
 
 class Internal:

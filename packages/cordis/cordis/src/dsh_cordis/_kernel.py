@@ -7,7 +7,6 @@ import contextvars
 from collections.abc import Awaitable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ._errors import CordisError
 from ._events import EventTable
 from ._registry import Registry
 from ._report import log_failure
@@ -96,47 +95,3 @@ class Completion(Awaitable[Any]):
         error = task.exception()
         if error is not None and not self._claimed:
             log_failure(self._owner, task.get_name(), error)
-
-
-async def outcome(work: Awaitable[object]) -> BaseException | None:
-    """Await foreign work and return what it raised.
-
-    A cancellation of the running task itself passes through; a CancelledError that the work brought
-    up on its own (it awaited something that was cancelled) is a failure like any other.
-    """
-    try:
-        await work
-    except asyncio.CancelledError as error:
-        if cancelled_from_outside():
-            raise
-        return error
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - containment: the caller decides what a failure means
-        return failure_of(error)
-    return None
-
-
-def failure_of(error: BaseException) -> BaseException:
-    """What is kept of `error`: an exit is a failure of the plugin, not the end of the process.
-
-    Raised again later, it would end the process from inside whoever waits.
-    """
-    if not isinstance(error, SystemExit):
-        return error
-    failure = CordisError(f"it tried to exit the process ({error})", code="PLUGIN_EXIT")
-    failure.__cause__ = error
-    return failure
-
-
-def cancelled_from_outside() -> bool:
-    """Whether someone asked to cancel the running task.
-
-    False for a CancelledError that came up because the task awaited something cancelled: that is a
-    failure like any other.
-    """
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
-
-
-def combined(message: str, errors: list[BaseException]) -> BaseException:
-    """The only error, or a group of several."""
-    return errors[0] if len(errors) == 1 else BaseExceptionGroup(message, errors)

@@ -34,12 +34,12 @@ def mount(
     if name is not None:
         record = msgspec.structs.replace(record, name=name)
     parent = ctx.fiber
-    mounted = parent.register("ctx.plugin()")
-    fiber = Fiber(parent.kernel, parent, plugin=record, config=config, interpolate=interpolate)
     needs = record.inject
     if inject:
-        needs = {**needs, **injection(inject, f"mount of {fiber.name}")}
-        fiber.inject.update((key.name, key) for key in needs)
+        needs = {**needs, **injection(inject, f"mount of {record.name or plugin!r}")}
+    mounted = parent.register("ctx.plugin()")
+    fiber = Fiber(parent.kernel, parent, plugin=record, config=config, interpolate=interpolate)
+    fiber.inject.update((key.name, key) for key in needs)
     fiber.ctx = ctx.of_fiber(fiber, needs)
     fiber.mounted = mounted
     mounted.attach(fiber.end_with_parent)

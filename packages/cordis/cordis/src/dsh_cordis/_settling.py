@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable, Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ._errors import CordisError
@@ -29,13 +29,37 @@ class Settling(Awaitable[None]):
         if fiber is None:
             return
         waiter = CURRENT_FIBER.get()
-        while waiter is not None:
-            if waiter is fiber and fiber.inertia is not None:
-                raise self_wait("its own disposal or restart")
-            waiter = waiter.parent
+        if waiter is not None and fiber.inertia is not None:
+            _refuse_deadlock(fiber, waiter)
         yield from fiber.quiet().__await__()
         if fiber.uid is not None and fiber.error is not None:
             raise fiber.error
+
+
+def owners(fiber: Fiber) -> Iterator[Fiber]:
+    """Those that it is mounted below, the nearest first."""
+    owner = fiber.parent
+    while owner is not None:
+        yield owner
+        owner = owner.parent
+
+
+def waiting_for(fiber: Fiber) -> set[Fiber]:
+    """Every fiber whose end has to wait for the end of `fiber`, with itself.
+
+    Those are its owners, the providers of what it holds, and likewise theirs.
+    """
+    found = {fiber}
+    new = [fiber]
+    while new:
+        one = new.pop()
+        above = {held.fiber for held in one.snapshot.values()}
+        if one.parent is not None:
+            above.add(one.parent)
+        above -= found
+        found |= above
+        new.extend(above)
+    return found
 
 
 class OnlyFiber:
@@ -49,6 +73,15 @@ class OnlyFiber:
     def accepts(self, ctx: Context) -> bool:
         """Whether that fiber owns the listener."""
         return ctx.fiber is self._fiber
+
+
+def _refuse_deadlock(fiber: Fiber, waiter: Fiber) -> None:
+    if waiter is fiber or fiber in owners(waiter):
+        raise self_wait("its own disposal or restart")
+    if fiber.state is not fiber.state.UNLOADING or waiter.tasks.running():
+        return  # tasks are stopped when their turn comes, and so is their waiting
+    if fiber in waiting_for(waiter):
+        raise self_wait("the end of what provides for it, from its body or cleanup")
 
 
 def inactive() -> CordisError:

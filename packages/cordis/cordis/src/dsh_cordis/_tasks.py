@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ._errors import CordisError
+from ._failures import FAILURES, discard, failure_of
 from ._report import log, log_failure
 
 if TYPE_CHECKING:
@@ -39,7 +39,10 @@ class _Spawned:
         import anyio  # the backend is slow to import, and booting starts no tasks
 
         with anyio.CancelScope() as self._scope:
-            return await fn(*args)
+            try:
+                return await fn(*args)
+            except SystemExit as error:  # let through, it would end the loop and everything in it
+                raise failure_of(error) from error
         return None
 
     def stop(self, owner: Fiber) -> None:
@@ -47,7 +50,7 @@ class _Spawned:
         if self._stop is not None:
             try:
                 self._stop()
-            except Exception as error:  # noqa: BLE001 - containment: then it is cancelled like others
+            except FAILURES as error:  # containment: then it is cancelled like others
                 log_failure(owner, f"stop of {self.task.get_name()}", error)
             else:
                 return
@@ -90,10 +93,15 @@ class TaskSet:
             await work
 
         try:
-            self.spawn(run, (), name=name)
+            task = self.spawn(run, (), name=name)
         except CordisError:
-            if inspect.iscoroutine(work):
-                work.close()
+            discard(work)
+        else:
+            task.add_done_callback(lambda _task: discard(work))  # it may never have begun
+
+    def running(self) -> bool:
+        """Whether the running task is one of these."""
+        return asyncio.current_task() in self._live
 
     async def stop_all(self) -> None:
         """Stop every task and wait until the last has ended."""
@@ -161,11 +169,12 @@ class Hosted:
         except asyncio.CancelledError:
             self._ready.cancel()
             raise
-        except Exception as error:  # noqa: BLE001 - containment: entering raises to the caller, later it is logged
+        except FAILURES as error:  # containment: entering raises to the caller, later it is logged
+            failure = failure_of(error)
             if self._ready.done():
-                log_failure(self._fiber, name, error)
+                log_failure(self._fiber, name, failure)
             else:
-                self._ready.set_exception(error)
+                self._ready.set_exception(failure)
 
 
 def _retrieve(future: asyncio.Future[Any]) -> None:

@@ -112,6 +112,13 @@ async def test_anything_else_is_refused(root: Context, bad: object):
     )
 
 
+async def test_mount_with_an_inject_of_no_keys_leaves_nothing(root: Context):
+    with pytest.raises(CordisError) as caught:
+        root.plugin(lambda _ctx, _config: None, inject=["name"])
+    assert caught.value.code == "INVALID_PLUGIN"
+    assert root.fiber.get_effects() == ()
+
+
 async def test_inject_that_holds_no_keys_is_refused(root: Context):
     def body(_ctx: Context, _config: object) -> None: ...
 

@@ -99,6 +99,15 @@ def crash(session: nox.Session) -> None:
 
 
 @nox.session
+def fuzz(session: nox.Session) -> None:
+    """Try many random plugin trees, other ones each time: `nox -s fuzz -- 20000`."""
+    sync(session, "test")
+    number, *arguments = session.posargs or ("5000",)
+    tests = ("tests/robust/test_tree_model.py", "tests/robust/test_random_trees.py")
+    session.run("pytest", *tests, *arguments, env={"DSH_TEST_TREES": number})
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """Measure beside a bare loop, from wheels: `nox -s bench -- cold step --pairs 15`."""
     wheels = session.create_tmp()

@@ -6,8 +6,6 @@ The model knows no tasks and no order: who needs what, who provides it, who owns
 from __future__ import annotations
 
 import asyncio
-import logging
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -25,11 +23,10 @@ from dsh_cordis import (
     Internal,
     ServiceKey,
 )
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-TREES: Final = os.environ.get("DSH_TEST_TREES")
-"""How many trees to try; a few hundred, always the same, if it is unset."""
+from ._runs import PATIENCE_S, settle, silence, trees
 
 KEYS: Final = [ServiceKey[object](f"tree_model_{number}") for number in range(4)]
 PROBE: Final = Emit[list[int]]("tree-model/probe")
@@ -438,13 +435,6 @@ class World:
         return None if provider is None else (provider.number, provider.runs)
 
 
-async def settle() -> None:
-    """Wait until nothing in the loop can go on by itself."""
-    await asyncio.sleep(0)
-    while asyncio.get_running_loop()._ready:  # what no public call tells
-        await asyncio.sleep(0)
-
-
 async def quiet(work: Any) -> None:
     """Await `work`, which must not need anything but the loop, and let the consequences settle."""
 
@@ -506,18 +496,9 @@ steps = st.builds(
 )
 
 
-@pytest.mark.timeout(0 if TREES else 60)
-@settings(
-    max_examples=int(TREES or 200),
-    derandomize=not TREES,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+@pytest.mark.timeout(PATIENCE_S)
+@trees(300)
 @given(steps=steps)
 def test_every_plugin_is_where_the_model_says_after_each_step(steps: list[tuple[Any, ...]]) -> None:
-    log = logging.getLogger("dsh.cordis")
-    log.disabled = True  # thousands of tracebacks, all of them wanted
-    try:
+    with silence():
         asyncio.run(run(steps))
-    finally:
-        log.disabled = False

@@ -359,3 +359,34 @@ async def test_unload_waits_for_an_asynchronous_rollback(root: Context):
     gate.set()
     await end
     assert log == ["rolled back"]
+
+
+async def test_effect_that_yields_itself_is_refused(root: Context):
+    log: list[str] = []
+
+    async def setup():
+        yield adding(log, "undo")
+        await asyncio.sleep(0)
+        yield effect
+
+    effect = root.effect(setup)
+    with pytest.raises(TypeError, match="Invalid effect"):
+        await effect
+    assert log == ["undo"]
+    assert root.fiber.get_effects() == ()
+
+
+async def test_setup_that_fails_while_its_disposal_waits_is_logged_once(root: Context, caplog):
+    gate = asyncio.Event()
+
+    async def setup():
+        await gate.wait()
+        raise ValueError("unseen")
+
+    effect = root.effect(setup, "mine")
+    effect()
+    gate.set()
+    while root.fiber.get_effects():
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert len(caplog.records) == 1

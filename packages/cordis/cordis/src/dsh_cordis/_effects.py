@@ -187,6 +187,8 @@ class Effect:
             disposer = disposer.mounted
         if disposer is None:
             return
+        if disposer is self:
+            raise TypeError("Invalid effect")  # it would wait for itself
         if isinstance(disposer, Effect):
             # Yielding the exact disposer orders it here; a wrapper of it stays a sibling.
             if disposer.fiber is self.fiber and disposer.fiber.release(disposer):
@@ -240,7 +242,7 @@ class Effect:
     def _begin(self) -> Awaitable[None] | None:
         if self._phase is _Phase.SETUP:
             # A synchronous setup undoes itself when it returns; an asynchronous one in its task.
-            return None if self._setup is None else Completion(self._setup[0], self.fiber)
+            return None if self._setup is None else self._setup[1]
         self._phase = _Phase.CLEANING
         errors: list[BaseException] = []
         pending = self._unwind(errors)

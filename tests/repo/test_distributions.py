@@ -16,7 +16,7 @@ _REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?\s*(.*)")
 _IMPORT_NAMES = {
     "pyyaml": "yaml",
     "importlib-metadata": "importlib_metadata",
-    "ruamel.yaml": "ruamel",
+    "ruamel-yaml": "ruamel",
 }
 _CLASSIFIERS = {
     "Intended Audience :: Developers",

@@ -168,7 +168,7 @@ class Actor:
     # -- what they register -----------------------------------------------------------------
 
     def _register(self, ctx: Context, run: Activation) -> None:
-        self.world.reach("body")
+        self.world.reach("body", self)
         ctx.on(PROBE, lambda heard: heard.append(self))
         ctx.spawn(self._work, run)
         if self.shape.accepts:
@@ -186,7 +186,7 @@ class Actor:
     async def _work(self, run: Activation) -> None:
         run.tasks += 1
         try:
-            self.world.reach("task")
+            self.world.reach("task", self)
             await asyncio.Event().wait()
         finally:
             try:
@@ -195,18 +195,18 @@ class Actor:
                 run.tasks -= 1
 
     def _set_up_plain(self, run: Activation, cleanup: str) -> Callable[[], Any]:
-        self.world.reach("setup")
+        self.world.reach("setup", self)
         return next(self._hold(run, cleanup))
 
     def _set_up_generator(self, run: Activation, cleanup: str) -> Iterator[Callable[[], Any]]:
         stack: list[object] = []
         yield from self._hold(run, cleanup, stack)
-        self.world.reach("setup")
+        self.world.reach("setup", self)
         yield from self._hold(run, "now", stack)
 
     async def _set_up_later(self, run: Activation, cleanup: str) -> Callable[[], Any]:
         await self._middle()
-        self.world.reach("setup")
+        self.world.reach("setup", self)
         return next(self._hold(run, cleanup))
 
     async def _set_up_async_generator(self, run: Activation, cleanup: str):
@@ -214,7 +214,7 @@ class Actor:
         for disposer in self._hold(run, cleanup, stack):
             yield disposer
         await self._middle()
-        self.world.reach("setup")
+        self.world.reach("setup", self)
         for disposer in self._hold(run, "now", stack):
             yield disposer
 
@@ -236,7 +236,7 @@ class Actor:
             for key, value in zip(self.inject, run.seen, strict=True):
                 assert self.fiber is not None
                 self.world.expect(self.fiber.ctx[key] is value, "cleanup has what the body had")
-            self.world.reach("cleanup")
+            self.world.reach("cleanup", self)
 
         async def undo_later() -> None:
             if cleanup == "hang":
@@ -255,16 +255,16 @@ class Actor:
         heard.append(self)
         if self.shape.listens == "later":
             return self._answer()
-        self.world.reach("listener")
+        self.world.reach("listener", self)
         return self.world.hang() if self.shape.listens == "hang" else None
 
     async def _answer(self) -> None:
-        self.world.reach("listener")
+        self.world.reach("listener", self)
         await asyncio.sleep(0)
 
     def _hear_bail(self, heard: list[object]) -> None:
         heard.append(self)
-        self.world.reach("listener")
+        self.world.reach("listener", self)
 
     def _hear_waterfall_sync(self, heard: list[object], proceed: Callable[[], Any]) -> Any:
         self._hear_bail(heard)

@@ -62,6 +62,8 @@ class World:
         self.bounced: set[Fiber] = set()
         self.gates: list[asyncio.Event] = []
         self.flowing = False
+        self.current: Actor | None = None
+        """Whose code does what was armed; -1 in a step means that one."""
         self.armed: dict[str, list[tuple[Any, ...]]] = {point: [] for point in POINTS}
         self.given: dict[int, Effect] = {}
         self.tasks: list[asyncio.Task[None]] = []
@@ -90,10 +92,11 @@ class World:
             if gate in self.gates:
                 self.gates.remove(gate)
 
-    def reach(self, point: str) -> None:
-        """Do what was armed for this point."""
+    def reach(self, point: str, actor: Actor | None = None) -> None:
+        """Do what was armed for this point, in the code of `actor` or on its account."""
         if self.armed[point]:
             name, *arguments = self.armed[point].pop(0)
+            self.current = actor
             if name == "raise":
                 raise FAULTS[arguments[0]]()
             if name == "cancel itself":
@@ -125,7 +128,10 @@ class World:
             self.expect(self._has_reason(actor, fiber, old), f"{old.name} left for a reason")
         if new is UNLOADING:
             self.bounced.discard(fiber)
-        self.reach("status")
+        if new is LOADING:
+            ending = any(o.uid is None or o.state is UNLOADING for o in ancestors(fiber))
+            self.expect(not ending, "nothing starts below what ends")
+        self.reach("status", actor)
 
     def _has_reason(self, actor: Actor, fiber: Fiber, old: FiberState) -> bool:
         """Whether it was asked to go, failed, or lost a service."""
@@ -141,16 +147,16 @@ class World:
             owners = ancestors(fiber)
             ending = any(o.uid is None or o.state is UNLOADING for o in owners)
             self.expect(fiber in self.asked or ending, "disposed for a reason")
-            self.reach("plugin")
+            self.reach("plugin", self._actor(fiber))
             return
         try:
-            self.reach("plugin")
+            self.reach("plugin", self._actor(fiber))
         except BaseException:
             self.asked.add(fiber)
             raise
 
-    def _on_config(self, _fiber: Fiber, _raw: object, proceed: Callable[[], object]) -> object:
-        self.reach("config")
+    def _on_config(self, fiber: Fiber, _raw: object, proceed: Callable[[], object]) -> object:
+        self.reach("config", self._actor(fiber))
         return proceed()
 
     def _actor(self, fiber: Fiber) -> Actor | None:
@@ -183,6 +189,8 @@ class World:
             noticing()
 
     def _pick(self, number: int) -> Actor | None:
+        if number < 0 and self.current is not None:
+            return self.current
         return self.actors[number % len(self.actors)] if self.actors else None
 
     def _act_mount(self, where: int, shape: Shape) -> None:
@@ -226,7 +234,18 @@ class World:
     def _act_wait(self, which: int) -> None:
         actor = self._pick(which)
         if actor is not None and actor.fiber is not None:
-            self._start(lambda: actor.fiber)
+            fiber = actor.fiber
+            self._start(lambda: self._wait(fiber))
+
+    async def _wait(self, fiber: Fiber) -> None:
+        try:
+            await fiber
+        except BaseException as error:
+            task = asyncio.current_task()
+            own = error is fiber.error or (task is not None and bool(task.cancelling()))
+            self.expect(own, "who waits is told why it failed")
+            raise
+        self.expect(fiber.error is None, "who waits is told that it failed")
 
     def _act_cancel(self, which: int) -> None:
         if self.tasks:

@@ -106,11 +106,11 @@ def test_a_profile_has_to_be_named_and_to_have_a_template(dsh):
 
 def test_credentials_of_an_index_never_show_in_what_uv_says(dsh):
     dsh.env["UV_OFFLINE"] = "0"
-    index = "http://user:hunter2@127.0.0.1:9/simple"
+    index = "http://user:hunter2@127.0.0.1:9/index"
     dsh.env |= {"UV_DEFAULT_INDEX": index, "UV_HTTP_RETRIES": "0"}
     said = refused(dsh, "add", "dsh-nowhere", code=2)
     assert "hunter2" not in said
-    assert "127.0.0.1:9/simple" in said
+    assert "127.0.0.1:9/index" in said
 
 
 def test_the_status_of_the_installer_is_passed_on(dsh):

@@ -5,18 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Final, cast
 
-from dsh_cordis_loader import Expr, Row, row_fields
-
-if TYPE_CHECKING:
-    import yaml
+from dsh_cordis_loader import Row, row_fields, write_yaml
 
 _SNAKE: Final = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)+\Z")
 _LINE_END: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-_YAML_1_2_ONLY: Final = re.compile(
-    r"0o[0-7]+\Z|[-+]?[0-9]+\Z|[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z"
-)
 
 
 def dump_rows(rows: Sequence[Row]) -> str:
@@ -26,13 +20,12 @@ def dump_rows(rows: Sequence[Row]) -> str:
     """
     if not rows:
         return "[]\n"
-    dumper = _dumper()
     parts: list[str] = []
     for (origin, patched_by), run in groupby(rows, lambda row: (row.origin, row.patched_by)):
         patched = f", patched by {', '.join(patched_by)}" if patched_by else ""
         # A file's name may hold whatever ends a line, and with it the comment.
         parts.append(f"# == {_LINE_END.sub(' ', origin + patched)}\n")
-        parts.append(_text([_camel_row(row) for row in run], dumper))
+        parts.append(write_yaml([_camel_row(row) for row in run]))
     return "".join(parts)
 
 
@@ -52,37 +45,3 @@ def _camel_keys(config: Mapping[str, object]) -> dict[str, object]:
         camel = re.sub(r"_([a-z0-9])", lambda m: m[1].upper(), key) if _SNAKE.match(key) else key
         result[key if camel in config else camel] = value
     return result
-
-
-def _text(value: object, dumper: type[yaml.CSafeDumper]) -> str:
-    import yaml
-
-    return yaml.dump(
-        value,
-        Dumper=dumper,
-        sort_keys=False,
-        default_flow_style=False,
-        allow_unicode=True,
-        width=2**30,
-    )
-
-
-def _dumper() -> type[yaml.CSafeDumper]:
-    import yaml
-
-    class Dumper(yaml.CSafeDumper):
-        """Quotes what YAML 1.1 or 1.2 would read as something else than text; writes no aliases."""
-
-        def ignore_aliases(self, data: Any) -> bool:  # noqa: ANN401, ARG002 - the library's signature
-            return True
-
-    def expression(dumper: Any, value: Expr) -> yaml.ScalarNode:  # noqa: ANN401 - the library's signature
-        return dumper.represent_scalar("!expr", value.text, style='"')
-
-    def text(dumper: Any, value: str) -> yaml.ScalarNode:  # noqa: ANN401 - the library's signature
-        style = "'" if _YAML_1_2_ONLY.match(value) else None
-        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
-
-    Dumper.add_representer(Expr, expression)
-    Dumper.add_representer(str, text)
-    return Dumper

@@ -155,6 +155,18 @@ class Model:
     def provider(self, slot: Slot) -> Node | None:
         return next((n for n in self.nodes if n.gives == slot and n.holds), None)
 
+    def above(self, node: Node) -> set[Node]:
+        """Who ends with it or because of it: its owners, who provides for it, and theirs."""
+        found, new = {node}, [node]
+        while new:
+            one = new.pop()
+            providers = (self.provider(slot) for slot in one.needs)
+            for other in (one.parent, *providers):
+                if other is not None and other not in found:
+                    found.add(other)
+                    new.append(other)
+        return found
+
     # -- consequences -----------------------------------------------------------------------
 
     def _taken(self, slot: Slot) -> bool:
@@ -245,7 +257,9 @@ class Real:
         def undo() -> None:
             # Still there for the cleanup, whoever goes first.
             assert [self.fiber.ctx[key] for key in self.inject] == self.seen
-            assert self.live.pop() == name
+            # Contained if not so, and then it stays there. Only "d" is of another effect.
+            assert name in ("d", [one for one in self.live if one != "d"][-1])
+            self.live.remove(name)
 
         return undo_later if later else undo
 
@@ -372,10 +386,27 @@ class World:
         real = self._pick(which)
         if real is not None and real.node.holds:
             assert real.registration is not None
+            above = self.model.above(real.node)
+            holding = [
+                one
+                for one in self.reals
+                if one.node.state is FiberState.ACTIVE
+                and real.node.gives in one.node.needs
+                and one.node not in above
+            ]
             self.model.withdraw(real.node)
             self.model.settle()
             pending = real.registration()
-            await quiet(pending or asyncio.sleep(0))
+            await quiet(self._gone(pending, holding))
+
+    async def _gone(self, pending: Any, holding: list[Real]) -> None:
+        """The registration is gone when all who used the service have cleaned up."""
+        runs = [real.runs for real in holding]
+        if pending is not None:
+            await pending
+        assert not any(
+            real.live for real, run in zip(holding, runs, strict=True) if real.runs == run
+        )
 
     async def _step_root(self, key: int) -> None:
         if key in self.rooted:

@@ -60,6 +60,7 @@ class World:
         self.states: dict[Fiber, FiberState] = {}
         self.asked: set[Fiber] = set()
         self.bounced: set[Fiber] = set()
+        self.owed: set[Fiber] = set()
         self.gates: list[asyncio.Event] = []
         self.flowing = False
         self.current: Actor | None = None
@@ -128,6 +129,7 @@ class World:
             self.expect(self._has_reason(actor, fiber, old), f"{old.name} left for a reason")
         if new is UNLOADING:
             self.bounced.discard(fiber)
+            self.owed.discard(fiber)
         if new is LOADING:
             ending = any(o.uid is None or o.state is UNLOADING for o in ancestors(fiber))
             self.expect(not ending, "nothing starts below what ends")
@@ -211,6 +213,8 @@ class World:
         actor = self._pick(which)
         if actor is not None and actor.fiber is not None:
             self.bounced.add(actor.fiber)
+            if actor.fiber.state in (LOADING, ACTIVE):
+                self.owed.add(actor.fiber)
             actor.fiber.restart()
 
     def _act_update(self, which: int, good: bool) -> None:
@@ -316,6 +320,7 @@ class World:
             assert all(task.done() for task in self.tasks)
 
     def _check_resting(self, actor: Actor, fiber: Fiber) -> None:
+        assert fiber not in self.owed, "a restart was forgotten"
         owners = ancestors(fiber)
         there = [fiber.ctx.get(key) for key in actor.inject]
         missing = any(value is None for value in there)

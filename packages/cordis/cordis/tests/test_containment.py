@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from dsh_cordis import (
@@ -20,6 +22,7 @@ from dsh_cordis import (
     Parallel,
     Serial,
     ServiceKey,
+    plugin_failure,
 )
 
 pytestmark = pytest.mark.anyio
@@ -37,7 +40,21 @@ def bring_up(error: BaseException) -> Callable[..., None]:
     return call
 
 
+class Panic(BaseException):
+    """As extension modules raise it."""
+
+
 STOPS = [asyncio.CancelledError(), SystemExit(3), BaseExceptionGroup("two", [SystemExit(3)])]
+ODD = [Panic("odd"), KeyboardInterrupt()]
+"""What passes `except Exception` without a request to stop."""
+
+
+@pytest.fixture
+def own_interrupts() -> Iterator[None]:
+    """A program that handles Ctrl+C in a way of its own."""
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -87,7 +104,8 @@ async def test_an_asynchronous_disposer_that_stops_does_not_stop_its_peers(root:
     assert (undone, fiber.state) == ([1], FiberState.DISPOSED)
 
 
-@pytest.mark.parametrize("error", STOPS, ids=lambda error: type(error).__name__)
+@pytest.mark.usefixtures("own_interrupts")
+@pytest.mark.parametrize("error", [*STOPS, *ODD], ids=lambda error: type(error).__name__)
 async def test_a_body_or_its_configuration_that_stops_fails_the_plugin(root: Context, error):
     async def later(_ctx: Context, _config: object) -> None:
         await asyncio.sleep(0)
@@ -96,17 +114,23 @@ async def test_a_body_or_its_configuration_that_stops_fails_the_plugin(root: Con
     def interpolate(_ctx: Context, _raw: object) -> object:
         raise error
 
-    for fiber in (root.plugin(later), root.plugin(bring_up(error), interpolate=interpolate)):
+    for fiber in (
+        root.plugin(later),
+        root.plugin(bring_up(error)),
+        root.plugin(lambda *_: None, interpolate=interpolate),
+    ):
         await fiber.quiet()
         assert fiber.state is FiberState.FAILED
         with pytest.raises((asyncio.CancelledError, CordisError, BaseExceptionGroup)):
             await fiber
 
 
-async def test_a_task_that_exits_is_a_failure_of_its_plugin(root: Context, caplog):
+@pytest.mark.usefixtures("own_interrupts")
+@pytest.mark.parametrize("error", [SystemExit(3), *ODD], ids=lambda error: type(error).__name__)
+async def test_a_task_that_exits_is_a_failure_of_its_plugin(root: Context, caplog, error):
     async def leave() -> None:
         await asyncio.sleep(0)
-        sys.exit(3)
+        raise error
 
     task = root.spawn(leave)
     with pytest.raises(CordisError) as caught:
@@ -115,6 +139,34 @@ async def test_a_task_that_exits_is_a_failure_of_its_plugin(root: Context, caplo
     root.on(PING, leave)
     root.emit(PING)
     await until(lambda: "listener of containment/ping" in caplog.text)
+
+
+def test_a_plugin_raises_what_looks_like_ctrl_c_and_ctrl_c_passes():
+    def interrupted(*_args: object) -> None:
+        raise KeyboardInterrupt
+
+    def caught(pressed: bool) -> BaseException:
+        try:
+            signal.raise_signal(signal.SIGINT) if pressed else interrupted()
+        except KeyboardInterrupt as error:
+            return error
+        raise AssertionError
+
+    def on_interrupt(*_args: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        for handler in (on_interrupt, functools.partial(on_interrupt)):
+            signal.signal(signal.SIGINT, handler)
+            with pytest.raises(KeyboardInterrupt):
+                plugin_failure(caught(pressed=True))
+            assert plugin_failure(caught(pressed=False)).code == "PLUGIN_EXIT"
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        with pytest.raises(KeyboardInterrupt):
+            plugin_failure(caught(pressed=False))
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 async def test_a_hosted_manager_that_exits_fails_who_enters_it(root: Context):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -48,6 +50,32 @@ async def test_what_fails_stays_unmounted_and_the_rest_runs(
     assert bad.message.startswith("failed to apply loader entry bad (")
     assert bad.row.id == "bad"
     await loader.settled()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import sys; sys.exit(3)",
+        "import asyncio; raise asyncio.CancelledError",
+        "raise GeneratorExit",
+        "raise type('Panic', (BaseException,), {})('in an extension')",
+        "raise BaseExceptionGroup('several', [SystemExit(3)])",
+        "raise KeyboardInterrupt",
+    ],
+)
+async def test_a_module_that_raises_anything_at_all_fails_its_row_only(
+    loader: Loader, rows: Rows, tmp_path: Path, source: str
+):
+    (tmp_path / "odd.py").write_text(source)
+    before = signal.signal(signal.SIGINT, lambda *_: None)  # a program that handles Ctrl+C
+    try:
+        failures = await loader.start_rows(
+            rows(f"[{{id: odd, name: '{tmp_path}/odd.py'}}, {{id: n, name: '@note'}}]")
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert kinds(failures) == {"odd": "import"}
+    assert states(loader) == {"odd": None, "n": "ACTIVE"}
 
 
 async def test_a_row_that_waits_for_a_failing_one_is_pending_and_says_what_it_lacks(

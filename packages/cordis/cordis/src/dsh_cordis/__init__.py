@@ -8,7 +8,7 @@ from ._config import NoConfig, validate_config
 from ._context import Context
 from ._effects import Effect, EffectInfo, EffectResult
 from ._errors import ConfigError, CordisError, ServiceAccessError, ServiceExistsError
-from ._failures import cancelled_from_outside
+from ._failures import cancelled_from_outside, plugin_failure
 from ._fiber import Fiber
 from ._internal import Internal
 from ._kernel import current_fiber
@@ -68,6 +68,7 @@ __all__ = (
     "Waterfall",
     "cancelled_from_outside",
     "current_fiber",
+    "plugin_failure",
     "unwrap",
     "validate_config",
 )

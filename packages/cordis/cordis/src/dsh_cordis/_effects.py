@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import msgspec
 
-from ._failures import FAILURES, combined, failure_of, outcome, outlive
+from ._failures import FAILURES, combined, failure_of, outcome, outlive, plugin_failure
 from ._kernel import Completion
 from ._keys import Disposer
 from ._report import log_failure
@@ -151,8 +151,8 @@ class Effect:
         """Run a setup in the calling task and return its failure; the owner undoes the rest."""
         try:
             pending = self._collect(execute())
-        except FAILURES as error:  # containment: a body that fails fails its fiber
-            failure = failure_of(error)
+        except BaseException as error:  # noqa: BLE001 - containment: a body that fails fails its fiber
+            failure = plugin_failure(error)
         else:
             failure = None if pending is None else await self._finish(pending)
         await outlive()

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import inspect
+import signal
+import traceback
 from collections.abc import Awaitable
 from typing import Final
 
 from ._errors import CordisError
+from ._report import shown
 
 STOPS: Final = (asyncio.CancelledError, SystemExit)
 """What a plain function can only bring up itself: nobody cancels or exits in the middle of one."""
@@ -29,8 +33,10 @@ async def outcome(work: Awaitable[object]) -> BaseException | None:
         if cancelled_from_outside():
             raise
         return error
-    except FAILURES as error:  # containment: the caller decides what a failure means
-        return failure_of(error)
+    except GeneratorExit:
+        raise  # the coroutine that awaits is being closed
+    except BaseException as error:  # noqa: BLE001 - containment: the caller decides what a failure means
+        return plugin_failure(error)
     return None
 
 
@@ -39,11 +45,32 @@ def failure_of(error: BaseException) -> BaseException:
 
     Raised again later, it would end the process from inside whoever waits.
     """
-    if not isinstance(error, SystemExit):
-        return error
-    failure = CordisError(f"it tried to exit the process ({error})", code="PLUGIN_EXIT")
+    exits = isinstance(error, SystemExit)
+    kept: BaseException = error
+    if isinstance(error, FAILURES) and not exits:
+        return kept
+    what = f"it tried to exit the process ({error})" if exits else f"it raised {shown(error)}"
+    failure = CordisError(what, code="PLUGIN_EXIT")
     failure.__cause__ = error
     return failure
+
+
+def plugin_failure(error: BaseException) -> BaseException:
+    """What is kept of anything that a plugin's own code raised; a Ctrl+C is raised again."""
+    if isinstance(error, KeyboardInterrupt) and _pressed(error):
+        raise error
+    return failure_of(error)
+
+
+def _pressed(error: KeyboardInterrupt) -> bool:
+    """Whether somebody pressed Ctrl+C, and no plugin raised what looks like it."""
+    handler = signal.getsignal(signal.SIGINT)
+    if handler is signal.default_int_handler:
+        return True  # it raises in the midst of whatever runs: nobody can tell
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    code = getattr(handler, "__code__", None)
+    return any(frame.f_code is code for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def cancelled_from_outside() -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._effects import Effect, EffectInfo, HasEffect
 from ._events import emit_contained
-from ._failures import FAILURES, failure_of, outcome
+from ._failures import FAILURES, outcome, plugin_failure
 from ._internal import Internal
 from ._kernel import Kernel
 from ._plugin import PluginRecord, resolve_config
@@ -339,8 +339,8 @@ class Fiber(HasEffect):
     async def _run_body(self, plugin: PluginRecord) -> BaseException | None:
         try:
             self.config = self._resolve(self._raw)
-        except FAILURES as error:  # containment: unusable configuration fails the fiber
-            return failure_of(error)
+        except BaseException as error:  # noqa: BLE001 - containment: unusable configuration fails the fiber
+            return plugin_failure(error)
         if self.unwanted:  # by who was asked for the configuration
             return None
         # Registered before the body runs, so that what the body returns is undone after what it

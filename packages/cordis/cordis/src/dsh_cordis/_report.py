@@ -23,13 +23,14 @@ def log_failure(owner: Fiber, what: str, error: BaseException) -> None:
         "%s of %r failed: %s",
         what,
         owner.name,
-        error if expected else _shown(error),
+        error if expected else shown(error),
         exc_info=None if expected else error,
         extra={"fiber": owner.name},
     )
 
 
-def _shown(error: BaseException) -> str:
+def shown(error: BaseException) -> str:
+    """Its repr, whatever its class is like."""
     try:
         return repr(error)
     except Exception:  # noqa: BLE001 - containment: a plugin's own class, and who reports goes on

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ._errors import CordisError
-from ._failures import FAILURES, discard, failure_of
+from ._failures import FAILURES, discard, failure_of, plugin_failure
 from ._report import log, log_failure
 
 if TYPE_CHECKING:
@@ -41,8 +41,13 @@ class _Spawned:
         with anyio.CancelScope() as self._scope:
             try:
                 return await fn(*args)
-            except SystemExit as error:  # let through, it would end the loop and everything in it
-                raise failure_of(error) from error
+            except (Exception, asyncio.CancelledError, GeneratorExit):
+                raise
+            except BaseException as error:  # let through, it could end the loop and all in it
+                failure = plugin_failure(error)
+                if failure is error:
+                    raise
+                raise failure from error
         return None
 
     def stop(self, owner: Fiber) -> None:

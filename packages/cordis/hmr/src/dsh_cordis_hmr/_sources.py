@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from dsh_cordis import CordisError
+from dsh_cordis import CordisError, plugin_failure
 from dsh_cordis_loader import LOADER, Entry, LoaderError
 
 from ._fresh import FreshFinder, FreshImport, where_it_failed
@@ -145,13 +145,10 @@ class SourceReloads:
         fresh = FreshImport(affected, self._installation)
         try:
             plugins = self._import(entries, fresh)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - containment: the old code goes on
+        except BaseException as error:  # noqa: BLE001 - containment: the old code goes on
             fresh.restore()
-            self._refuse(files, entries, error)
+            self._refuse(files, entries, plugin_failure(error))
             return
-        except BaseException:
-            fresh.restore()
-            raise
         try:
             await self._loader.replace(plugins)
         except LoaderError as error:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from dsh_cordis import FiberState, ServiceKey
+from dsh_cordis import FiberState, ServiceKey, plugin_failure
 
 from ._entry import ENTRY_META, Entry, Members
 from ._events import ENTRY_INIT, PARTIAL_DISPOSE, PATCH_CONTEXT
@@ -59,8 +59,9 @@ class Mounter:
         self._importing = entry.id
         try:
             return self._resolve(row.name)
-        except (Exception, SystemExit) as error:
-            raise failed("import", entry.id, row, error) from error
+        except BaseException as error:  # noqa: BLE001 - containment: told of its row
+            failure = plugin_failure(error)
+            raise failed("import", entry.id, row, failure) from failure
         finally:
             self._importing = None
 

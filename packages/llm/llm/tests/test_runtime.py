@@ -473,3 +473,16 @@ async def test_readiness_is_the_adapters_word(llm: LlmRuntime) -> None:
     unknown = llm.readiness("c")
     assert unknown is not None
     assert unknown.code == "NO_ADAPTER"
+
+
+async def test_the_runtime_says_of_each_provider_whether_it_could_be_asked(llm: LlmRuntime) -> None:
+    assert [finding.level for finding in llm.diagnose()] == ["error"]
+    llm.register_adapter(["a"], Scripted(reason=LlmFailure("set X_KEY", "MISSING_CREDENTIAL")))
+    ready = Scripted()
+    llm.register_adapter(["b"], ready)
+    assert [(finding.level, finding.subject) for finding in llm.diagnose()] == [
+        ("error", "provider a"),
+        ("ok", "provider b"),
+    ]
+    assert next(iter(llm.diagnose())).message == "set X_KEY"
+    assert ready.requests == []

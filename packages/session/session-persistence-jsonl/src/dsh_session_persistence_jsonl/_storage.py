@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar, TypeVarTuple
 
@@ -39,6 +40,10 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 _THREADS: Final = 4
+_SURVEYED: Final = 5000
+"""How many sessions a look at the root opens at most."""
+_NAMED: Final = 10
+"""How many unreadable ones it names."""
 
 
 class JsonlConfig(PersistenceOptions, frozen=True, rename="camel", kw_only=True):
@@ -226,18 +231,32 @@ class JsonlSessionPersistence(SessionPersistence):
         self._root = Path(config.root).absolute()
         self._file_name = ZSTD_NAME if config.compression == "zstd" else RAW_NAME
 
-    def diagnose(self) -> Iterable[Finding]:
+    async def diagnose(self) -> AsyncIterator[Finding]:
         """What cannot be stored or read; of each session only the header is read."""
         existing = next(path for path in (self._root, *self._root.parents) if path.exists())
-        if not os.access(existing, os.W_OK | os.X_OK):
-            yield Finding("error", "sessions", f"{existing} cannot be written", "make it writable")
-        count = 0
-        for found in survey(self._root, self._file_name):
-            if isinstance(found, str):
+        if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+            mend = "make it a directory that can be written, or set another root"
+            yield Finding("error", "sessions", f"{existing} cannot hold any", mend)
+        if existing.is_dir():
+            async for finding in self._surveyed():
+                yield finding
+
+    async def _surveyed(self) -> AsyncIterator[Finding]:
+        readable = broken = 0
+        for found in islice(survey(self._root, self._file_name), _SURVEYED):
+            # What asks may want to give up: thousands of files on a slow disk take a while.
+            await asyncio.sleep(0)
+            if not isinstance(found, str):
+                readable += 1
+                continue
+            broken += 1
+            if broken <= _NAMED:
                 yield Finding("error", "sessions", found, "move it out of the way, or restore it")
-            else:
-                count += 1
-        yield Finding("ok", "sessions", f"{count} can be read below {self._root}")
+        if broken > _NAMED:
+            yield Finding("error", "sessions", f"{broken - _NAMED} more cannot be read")
+        full = readable + broken == _SURVEYED
+        of = f" of the {_SURVEYED} that were looked at" if full else ""
+        yield Finding("ok", "sessions", f"{readable}{of} can be read below {self._root}")
 
 
 def _readable_or_absent(root: Path) -> bool:

@@ -71,7 +71,7 @@ async def run(
         environment=LaunchEnvironment({"A": "1"}),
         entry_points=site.entry_points,
         prepare=prepare,
-        hint="\n  a hint",
+        hint=lambda: "a hint",
     )
 
 

@@ -86,7 +86,7 @@ def test_a_bundle_that_is_not_installed_is_named_with_its_manifest(site: Site, h
         composed(site, home)
     assert caught.value.code == "UNKNOWN_BUNDLE"
     assert str(manifest) in str(caught.value)
-    assert "bundle 'hihg' is not installed; installed are high" in str(caught.value)
+    assert "bundle 'hihg' is not installed (did you mean high?); installed are" in str(caught.value)
 
 
 def test_a_bundle_without_its_patch_is_named(site: Site, home: Path):
@@ -105,7 +105,11 @@ def test_a_patch_without_target_is_told_with_its_layer(site: Site, home: Path):
     composed(site, home)
     file = home / "cordis.patch.yml"
     file.write_text("[{id: nope, disabled: true}]")
-    assert composed(site, home).skipped == ((str(file), 'patch: entry "nope" not found'),)
+    (skipped,) = composed(site, home).skipped
+    assert (skipped.layer, skipped.message) == (str(file), 'patch: entry "nope" not found')
+    assert skipped.remedy == (
+        "correct its id, or remove it with: dsh plugin --profile app remove nope"
+    )
 
 
 def test_a_dump_names_both_layers_and_reads_back(site: Site, home: Path, tmp_path: Path):

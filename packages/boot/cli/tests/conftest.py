@@ -50,6 +50,11 @@ PLUGINS = """
         print("ready", flush=True)
         return lambda: print("unloaded", flush=True)
 
+    stays.inject = (APP_EXIT,)
+
+    def serves(ctx, config):
+        print("ready", flush=True)
+
     def slow_start(ctx, config):
         async def body():
             print("ready", flush=True)
@@ -58,6 +63,8 @@ PLUGINS = """
             return lambda: print("unloaded", flush=True)
         return body()
 
+    slow_start.inject = (APP_EXIT,)
+
     async def stuck(ctx, config):
         atexit.register(lambda: Path("hook").write_text("ran"))
         async def never():
@@ -65,6 +72,8 @@ PLUGINS = """
             await asyncio.Event().wait()
         print("ready", flush=True)
         return never
+
+    stuck.inject = (APP_EXIT,)
 
     def one_shot(ctx, config):
         async def work():
@@ -86,6 +95,8 @@ PLUGINS = """
             raise RuntimeError(text)
         asyncio.get_running_loop().call_later(0.01, later)
         return lambda: print("unloaded", flush=True)
+
+    fails_later.inject = (APP_EXIT,)
 
     def broken(ctx, config):
         raise ValueError("boom")

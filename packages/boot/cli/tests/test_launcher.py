@@ -121,6 +121,9 @@ def test_misuse_ends_with_one_and_says_why(dsh: Launcher):
         (["--profile", "doctor"], 'invalid profile name "doctor"'),
         (["--profile", ".."], 'invalid profile name ".."'),
         (["nope"], 'profile "nope" does not exist; there are'),
+        (["tap"], 'profile "tap" does not exist (did you mean tapp?); there are'),
+        (["docter"], "(did you mean the command doctor?)"),
+        (["--saef", "tapp"], "unknown option '--saef' (did you mean --safe?)"),
         (["tapp", "--patch", "none.yml"], "failed to read patches"),
         (["new", "--from-default-profile", "nope"], "no profile template 'nope'"),
     ):
@@ -153,7 +156,7 @@ def test_a_waiting_row_ends_the_boot_with_its_service_and_a_hint(dsh: Launcher):
     assert result.returncode == 1
     assert "w (tapp.plugins:waits): pending (waiting for service: never_provided)" in result.stderr
     assert (
-        "The profile 'tapp' starts the bundles tapp; installed but not listed in" in result.stderr
+        "the profile 'tapp' starts the bundles tapp; installed but not listed in" in result.stderr
     )
     assert "other" in result.stderr
     assert result.stdout == "ready\nunloaded\n"
@@ -211,7 +214,7 @@ def test_a_half_made_profile_is_explained(dsh: Launcher):
     (directory / "pyproject.toml").write_text("[tool.dsh.profile]\nbundles = ['tap']\n")
     result = dsh.run("half")
     assert result.returncode == 1
-    assert "bundle 'tap' is not installed; installed are tapp" in result.stderr
+    assert "bundle 'tap' is not installed (did you mean tapp?); installed are " in result.stderr
 
 
 @pytest.mark.parametrize("place", ["cordis.patch.yml", "profiles/tapp/cordis.patch.yml"])
@@ -353,6 +356,31 @@ def test_a_signal_unloads_everything_and_decides_the_code(
     assert process.returncode == code
     assert errors == ""
     assert output == ("unloaded\n" if plugin == "stays" else "")
+
+
+def test_a_profile_without_an_application_says_that_it_only_runs(dsh: Launcher):
+    dsh.row("serves")
+    process = dsh.start("tapp")
+    wait_for(process, "ready")
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=18)
+    assert line == ("dsh: no row of this profile is an application: it runs until it is stopped\n")
+    with_arguments = dsh.run("tapp", "x")
+    assert with_arguments.returncode == 1
+    assert with_arguments.stderr == "dsh: no row of this profile takes arguments, got 'x'\n"
+
+
+def test_a_misspelt_option_of_the_application_is_told_with_the_nearest(dsh: Launcher):
+    dsh.row("startup")
+    assert (
+        "unrecognized arguments: --prot (did you mean --port?)" in dsh.run("tapp", "--prot").stderr
+    )
+    misspelt = dsh.run("tapp", "--stric").stderr
+    assert "(did you mean --strict, before the application's arguments?)" in misspelt
+    late = dsh.run("tapp", "--port", "1", "--safe").stderr
+    assert "--safe goes before the application's arguments" in late
 
 
 def test_a_signal_during_the_boot_unloads_what_was_started(dsh: Launcher):

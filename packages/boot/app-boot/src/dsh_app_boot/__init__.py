@@ -7,7 +7,15 @@ from ._audit import audit
 from ._boot import boot
 from ._dump import dump_rows
 from ._errors import BootError
-from ._layers import Composition, Layer, LayerProblem, compose, unlisted_bundles
+from ._layers import (
+    Composition,
+    Layer,
+    LayerProblem,
+    SkippedPatch,
+    bundle_hint,
+    compose,
+    unlisted_bundles,
+)
 from ._live import watch_layers
 from ._logging import StderrHandler
 from ._profiles import (
@@ -16,6 +24,7 @@ from ._profiles import (
     check_home_writable,
     create_profile,
     open_profile,
+    shipped_profile,
     template_bundles,
 )
 from ._quarantine import QUARANTINE, Quarantine, Quarantined, failure_reason
@@ -52,11 +61,13 @@ __all__ = (
     "Quarantined",
     "Shutdown",
     "SiteRecord",
+    "SkippedPatch",
     "StderrHandler",
     "Watchdog",
     "activation_timeout_ms",
     "audit",
     "boot",
+    "bundle_hint",
     "check_home_writable",
     "compose",
     "config_schema",
@@ -71,6 +82,7 @@ __all__ = (
     "python_tag",
     "read_site_record",
     "run_application",
+    "shipped_profile",
     "site_problem",
     "sync_command",
     "template_bundles",

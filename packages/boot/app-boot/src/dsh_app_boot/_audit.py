@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from dsh_cordis import FiberState
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from dsh_cordis_loader import Entry
 
 
-def audit(entries: Sequence[Entry], *, hint: str = "") -> None:
+def audit(entries: Sequence[Entry], *, hint: Callable[[], str] = str) -> None:
     """Raises BootError (`NOT_ACTIVATED`) unless every mounted row is active.
 
     Pending is legal while a tree lives, since a service may come; at boot nothing more will come.
-    `hint` is appended where a service is missing.
+    What `hint` says is added where a service is missing.
     """
     stuck = [
         entry
@@ -28,11 +28,9 @@ def audit(entries: Sequence[Entry], *, hint: str = "") -> None:
         return
     noun = "entry" if len(stuck) == 1 else "entries"
     lines = "".join(f"\n  {_reason(entry)}" for entry in stuck)
-    waiting = any(entry.missing_services for entry in stuck)
-    raise BootError(
-        f"{len(stuck)} {noun} did not activate{lines}{hint if waiting else ''}",
-        code="NOT_ACTIVATED",
-    )
+    if any(entry.missing_services for entry in stuck) and (hinted := hint()):
+        lines += f"\n  {hinted}"
+    raise BootError(f"{len(stuck)} {noun} did not activate{lines}", code="NOT_ACTIVATED")
 
 
 def _reason(entry: Entry) -> str:

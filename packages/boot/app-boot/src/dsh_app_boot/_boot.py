@@ -30,7 +30,7 @@ async def boot(
     environment: LaunchEnvironment,
     entry_points: EntryPoints | None = None,
     prepare: Callable[[Context], None] | None = None,
-    hint: str = "",
+    hint: Callable[[], str] = str,
     quarantine: Quarantine | None = None,
     store: RowStore | None = None,
     activation_timeout_ms: int = ACTIVATION_TIMEOUT_MS,
@@ -41,10 +41,11 @@ async def boot(
     Provides the home's path, the launch environment and the loader; `prepare(root)` may provide
     more before any row starts. Returns quietly if the tree is disposed meanwhile. On failure the
     tree is disposed and BootError raised (`PREPARATION_FAILED`, `LOAD_FAILED`, `NOT_ACTIVATED`);
-    `hint` is appended to the latter where services are missing.
+    what `hint` says is added to the latter where services are missing.
 
     With a `quarantine` its composition is started instead of `rows`, and only what the installation
-    itself brings can fail the boot. `store` keeps what changes of rows at run time.
+    itself brings can fail the boot; a strict one refuses the rest too (`REFUSED`).
+    `store` keeps what changes of rows at run time.
     `blocked` hears, in another thread, what holds up the event loop for longer than a row may take.
     """
     try:
@@ -69,7 +70,7 @@ async def boot(
             else:
                 failures = await quarantine.start(loader, timeout_ms=activation_timeout_ms)
                 if failures and alive(root):
-                    raise _fatal(failures, loader, hint)
+                    raise _failed(failures, loader, quarantine, hint)
         if store is not None and alive(root):
             loader.store_with(store)
     except BootError:
@@ -94,7 +95,7 @@ def _prepare(prepare: Callable[[Context], None], root: Context) -> None:
         ) from error
 
 
-async def _apply(loader: Loader, rows: Sequence[Row], hint: str) -> None:
+async def _apply(loader: Loader, rows: Sequence[Row], hint: Callable[[], str]) -> None:
     try:
         await loader.apply(rows, check=lambda: audit(loader.entries(), hint=hint))
     except BootError:
@@ -105,7 +106,19 @@ async def _apply(loader: Loader, rows: Sequence[Row], hint: str) -> None:
         ) from error
 
 
-def _fatal(failures: Sequence[RowFailure], loader: Loader, hint: str) -> BootError:
+def _failed(
+    failures: Sequence[RowFailure],
+    loader: Loader,
+    quarantine: Quarantine,
+    hint: Callable[[], str],
+) -> BootError:
+    if not (quarantine.strict and quarantine.rows):
+        return _fatal(failures, loader, hint)
+    stacks = [_stack(f.error) for f in failures if f.error is not None and not _explained(f.error)]
+    return BootError("\n".join(["a strict start lets nothing fail", *stacks]), code="REFUSED")
+
+
+def _fatal(failures: Sequence[RowFailure], loader: Loader, hint: Callable[[], str]) -> BootError:
     """The error for rows of the installation that do not start."""
     broken = [failure for failure in failures if failure.kind != "wait"]
     if not broken:
@@ -129,10 +142,18 @@ def alive(root: Context) -> bool:
 
 def explain(error: BaseException) -> str:
     """The message; for a failure that is not the product's own, the deepest cause's stack too."""
-    cause = error
-    while cause.__cause__ is not None:
-        cause = cause.__cause__
-    if isinstance(cause, CordisError):
-        return str(error)
-    stack = "".join(traceback.format_exception(cause, chain=False)).rstrip()
-    return f"{error}\n{stack}"
+    return str(error) if _explained(error) else f"{error}\n{_stack(error)}"
+
+
+def _explained(error: BaseException) -> bool:
+    return isinstance(_deepest(error), CordisError)
+
+
+def _stack(error: BaseException) -> str:
+    return "".join(traceback.format_exception(_deepest(error), chain=False)).rstrip()
+
+
+def _deepest(error: BaseException) -> BaseException:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import stat
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +14,7 @@ from dsh_cordis_include import Patch, apply_patches, read_patch_file
 
 from ._errors import BootError
 from ._packages import package_directory
-from ._profiles import BUNDLE_GROUP, PATCH_FILE, Profile
+from ._profiles import BUNDLE_GROUP, PATCH_FILE, TEMPLATE_GROUP, Profile, shipped_profile
 from ._sites import profile_site, sync_command
 
 if TYPE_CHECKING:
@@ -42,16 +44,29 @@ class LayerProblem(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     remedy: str
 
+    def told(self, *, strict: bool = False) -> str:
+        """The problem and what to do; `strict` if nothing starts without the layer."""
+        what = "cannot be used" if strict else "is left out"
+        return f"{self.layer} {what}: {self.message}; {self.remedy}"
+
+
+class SkippedPatch(msgspec.Struct, frozen=True, kw_only=True):
+    """A patch that found no row to change."""
+
+    layer: str
+    message: str
+    remedy: str
+    """Empty for a patch of a bundle, which another bundle's absence may explain."""
+
     def __str__(self) -> str:
-        return f"{self.layer} is left out: {self.message}; {self.remedy}"
+        return "; ".join(filter(None, (f"[{self.layer}] {self.message}", self.remedy)))
 
 
 class Composition(msgspec.Struct, frozen=True, kw_only=True):
     """The rows that boot, and what was skipped on the way."""
 
     rows: tuple[Row, ...]
-    skipped: tuple[tuple[str, str], ...]
-    """`(layer, message)` for each patch that found no target."""
+    skipped: tuple[SkippedPatch, ...]
     layers: dict[str, Layer]
     """By name, lowest first."""
     problems: tuple[LayerProblem, ...] = ()
@@ -101,10 +116,7 @@ def compose(
                 else [patch for patch in earlier.patches if patch.layer == name]
             )
             reading.add(name, patches, f"leave out --patch {overlay}")
-    skipped: list[tuple[str, str]] = []
-    rows = apply_patches(
-        (), reading.patches, warn=lambda layer, text: skipped.append((layer, text))
-    )
+    rows, skipped = reading.applied()
     return Composition(
         rows=rows,
         skipped=tuple(skipped),
@@ -117,6 +129,26 @@ def compose(
 def unlisted_bundles(profile: Profile, entry_points: EntryPoints) -> tuple[str, ...]:
     """Installed bundles that the profile does not name."""
     return tuple(name for name in entry_points[BUNDLE_GROUP] if name not in profile.bundles)
+
+
+def bundle_hint(profile: Profile, entry_points: EntryPoints) -> str:
+    """What to write into a profile some of whose rows lack services; empty if nothing is known."""
+    unlisted = unlisted_bundles(profile, entry_points)
+    if not unlisted:
+        return ""
+    bundles = profile.bundles
+    shipped: list[tuple[str, ...]] = []
+    for name in entry_points[TEMPLATE_GROUP]:
+        with contextlib.suppress(BootError):  # a damaged one has nothing to show
+            template = shipped_profile(name, entry_points)
+            if template is not None and {*bundles} < {*template.bundles}:
+                shipped.append(template.bundles)
+    write = ", ".join(f'"{bundle}"' for bundle in shipped[0]) if shipped else ""
+    return (
+        f"the profile {profile.name!r} starts the bundles {', '.join(bundles)};"
+        f" installed but not listed in {profile.manifest}: {', '.join(unlisted)}"
+        + (f"; write bundles = [{write}]" if write else "")
+    )
 
 
 class _Reading:
@@ -133,6 +165,41 @@ class _Reading:
         self._tolerant = tolerant
         self._user_layers = user_layers
         self._site = profile_site(profile)
+        self._mend: dict[str, str] = {}
+
+    def applied(self) -> tuple[tuple[Row, ...], list[SkippedPatch]]:
+        """The rows after all patches; a layer that cannot be applied is left out like others."""
+        while True:
+            skipped: list[SkippedPatch] = []
+            current: list[Patch] = []
+
+            def feed() -> Iterator[Patch]:
+                for patch in self.patches:
+                    current[:] = [patch]  # noqa: B023 - consumed before the next round
+                    yield patch
+
+            def warn(_layer: str, text: str) -> None:
+                skipped.append(self._skipped(current[0], text))  # noqa: B023 - as above
+
+            try:
+                return apply_patches((), feed(), warn=warn), skipped
+            except CordisError as error:
+                layer = current[0].layer
+                if not self._tolerant or layer not in self._mend:
+                    raise
+                self.patches = [patch for patch in self.patches if patch.layer != layer]
+                self.problems.append(
+                    LayerProblem(layer=layer, message=str(error), remedy=self._mend[layer])
+                )
+
+    def _skipped(self, patch: Patch, message: str) -> SkippedPatch:
+        layer = self.layers[patch.layer]
+        remedy = "correct it"
+        if patch.id is not None and layer.remove:
+            remedy = f"correct its id, or {layer.remedy(patch.id)}"
+        return SkippedPatch(
+            layer=layer.name, message=message, remedy="" if layer.trusted else remedy
+        )
 
     def add(
         self, name: str, patches: Sequence[Patch], remove: str, *, trusted: bool = False
@@ -145,11 +212,13 @@ class _Reading:
         """A patch file of the user, which may be absent."""
         kept = file.with_name(f"{file.name}.last-good")
         last = f", or restore {kept}" if kept.is_file() else ""
-        self._try(
-            str(file),
-            lambda: self.add(str(file), read_patch_file(file, required=False), remove),
-            f"correct it ([] is an empty one){last}",
-        )
+        self._mend[str(file)] = f"correct it ([] is an empty one){last}"
+
+        def read() -> None:
+            _refuse_special(file)
+            self.add(str(file), read_patch_file(file, required=False), remove)
+
+        self._try(str(file), read, self._mend[str(file)])
 
     def bundle(self, bundle: str) -> None:
         """The patches of a bundle."""
@@ -179,6 +248,12 @@ class _Reading:
         return bool(self._profile.dependencies) or self._site is not None
 
     @property
+    def _others(self) -> bool:
+        """Whether any bundle of the profile belongs to the installation."""
+        points = [self._installed.get(bundle) for bundle in self._profile.bundles]
+        return any(point is not None and not self._from_site(point) for point in points)
+
+    @property
     def _where(self) -> str:
         return f"profile {self._profile.name!r} at {self._profile.manifest}"
 
@@ -188,10 +263,11 @@ class _Reading:
     def _missing(self, bundle: str, mend: str) -> None:
         import difflib  # only a mistake pays for it
 
-        near = difflib.get_close_matches(bundle, self._installed, n=3) or list(self._installed)
-        message = f"bundle {bundle!r} is not installed; installed are {', '.join(near) or 'none'}"
-        others = any(other in self._installed for other in self._profile.bundles)
-        if not (self._tolerant and others):
+        near = difflib.get_close_matches(bundle, self._installed, n=1)
+        meant = f" (did you mean {near[0]}?)" if near else ""
+        installed = ", ".join(self._installed) or "none"
+        message = f"bundle {bundle!r} is not installed{meant}; installed are {installed}"
+        if not (self._tolerant and self._others):
             raise BootError(f"{self._where}: {message}; {mend}", code="UNKNOWN_BUNDLE")
         self.problems.append(
             LayerProblem(layer=bundle, message=f"{self._where}: {message}", remedy=mend)
@@ -205,6 +281,16 @@ class _Reading:
             read()
         except CordisError as error:
             self.problems.append(LayerProblem(layer=layer, message=str(error), remedy=remedy))
+
+
+def _refuse_special(file: Path) -> None:
+    """Raises BootError for what would be waited for: a pipe, a device, a socket."""
+    try:
+        mode = file.stat().st_mode
+    except (OSError, ValueError):
+        return  # who reads it says why that is impossible
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise BootError(f"{file} is no regular file", code="LAYER_UNUSABLE")
 
 
 def _bundle_patches(bundle: str, point: EntryPoint, where: str) -> tuple[Patch, ...]:

@@ -23,7 +23,7 @@ RESERVED_NAMES: Final = ("plugin", "doctor", "session", "demo", "help")
 
 BUNDLE_GROUP: Final = "dsh.bundles"
 
-_PROFILE_GROUP: Final = "dsh.profiles"
+TEMPLATE_GROUP: Final = "dsh.profiles"
 _NAME: Final = re.compile(r"[^\s./\\\-\x00-\x1f][^\s/\\\x00-\x1f]*\Z")
 _TEMPLATE_NAME: Final = re.compile(r'^name = "dsh-profile-.*-user"$', re.MULTILINE)
 
@@ -64,7 +64,12 @@ def open_profile(
     except OSError as error:
         raise _invalid(name, directory, f"it cannot be read: {error.strerror or error}") from None
     if exists:
-        return _read(name, directory, entry_points)
+        try:
+            return _read(name, directory, entry_points)
+        except BootError as error:
+            raise BootError(
+                f"{error}; {_mend(name, directory, entry_points)}", code=error.code
+            ) from None
     template = _template_directory(name, entry_points)
     if template is None:
         raise _missing(name, directory, home, entry_points)
@@ -81,7 +86,7 @@ def create_profile(name: str, template: str, *, home: Path, entry_points: EntryP
     if source is None:
         raise BootError(
             f"there is no profile template {template!r}; installed are"
-            f" {_listed(entry_points[_PROFILE_GROUP])}",
+            f" {_listed(entry_points[TEMPLATE_GROUP])}",
             code="UNKNOWN_TEMPLATE",
         )
     directory = profile_directory(home, name)
@@ -98,11 +103,20 @@ def create_profile(name: str, template: str, *, home: Path, entry_points: EntryP
 def template_bundles(entry_points: EntryPoints) -> frozenset[str]:
     """The bundles that any installed template starts with."""
     found: set[str] = set()
-    for name in entry_points[_PROFILE_GROUP]:
-        template = _template_directory(name, entry_points)
-        if template is not None:
-            found.update(_read(name, template, entry_points).bundles)
+    for name in entry_points[TEMPLATE_GROUP]:
+        shipped = shipped_profile(name, entry_points)
+        if shipped is not None:
+            found.update(shipped.bundles)
     return frozenset(found)
+
+
+def shipped_profile(name: str, entry_points: EntryPoints) -> Profile | None:
+    """The profile `name` as it is shipped, whatever the user's directory holds; None if it is not.
+
+    Raises BootError for a template that is damaged.
+    """
+    template = _template_directory(name, entry_points)
+    return None if template is None else _read(name, template, entry_points)
 
 
 def check_profile_name(name: str) -> None:
@@ -147,7 +161,7 @@ def _unwritable(home: Path, reason: str) -> BootError:
 
 
 def _template_directory(name: str, entry_points: EntryPoints) -> Path | None:
-    point = entry_points[_PROFILE_GROUP].get(name)
+    point = entry_points[TEMPLATE_GROUP].get(name)
     if point is None:
         return None
     package = package_directory(point.module)
@@ -249,6 +263,20 @@ def _read(name: str, directory: Path, entry_points: EntryPoints) -> Profile:
     )
 
 
+def _mend(name: str, directory: Path, entry_points: EntryPoints) -> str:
+    """What to do about a manifest that cannot be used."""
+    manifest = directory / MANIFEST
+    kept = manifest.with_name(f"{MANIFEST}.last-good")
+    remedies = ["correct it"]
+    if kept.is_file():
+        remedies.append(f"restore {kept}")
+    if name in entry_points[TEMPLATE_GROUP]:
+        remedies.append(
+            f"move it away, and the shipped one is used (dsh {name} --safe starts with that)"
+        )
+    return ", or ".join(remedies)
+
+
 def _dependencies(name: str, manifest: Path, document: Mapping[str, object]) -> tuple[str, ...]:
     project = document.get("project", {})
     found = (
@@ -264,7 +292,7 @@ def _dependencies(name: str, manifest: Path, document: Mapping[str, object]) -> 
 
 
 def _missing(name: str, directory: Path, home: Path, entry_points: EntryPoints) -> BootError:
-    templates = entry_points[_PROFILE_GROUP]
+    templates = entry_points[TEMPLATE_GROUP]
     if directory.exists():
         return _invalid(
             name,
@@ -279,12 +307,22 @@ def _missing(name: str, directory: Path, home: Path, entry_points: EntryPoints) 
         if profiles.is_dir()
         else []
     )
-    known = _listed(dict.fromkeys([*templates, *present]))
+    known = dict.fromkeys([*templates, *present])
     return BootError(
-        f'profile "{name}" does not exist; there are {known}; create it with:'
+        f'profile "{name}" does not exist{_near(name, known, entry_points["dsh.commands"])};'
+        f" there are {_listed(known)}; create it with:"
         f" dsh {name} --from-default-profile {_first(templates)}",
         code="UNKNOWN_PROFILE",
     )
+
+
+def _near(name: str, profiles: Mapping[str, object], commands: Mapping[str, object]) -> str:
+    import difflib  # only a mistake pays for it
+
+    near = difflib.get_close_matches(name, [*profiles, *commands], n=1)
+    if not near:
+        return ""
+    return f" (did you mean {'' if near[0] in profiles else 'the command '}{near[0]}?)"
 
 
 def _first(templates: Mapping[str, object]) -> str:

@@ -37,23 +37,32 @@ class Quarantined(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the row runs, without what the layer changed; otherwise it is left out."""
     stuck: bool = False
     """Whether its body was still running when it was given up, and will never end."""
+    refused: bool = False
+    """Whether nothing starts because of it."""
 
     def __str__(self) -> str:
         row = f"row {self.entry_id!r} ({self.name})"
         if self.reverted:
-            return f"{row} runs without the changes of {self.layer}: {self.reason}; {self.remedy}"
-        return f"{row} is left out: {self.reason}; it comes from {self.layer}; {self.remedy}"
+            what = "fails with" if self.refused else "runs without"
+            return f"{row} {what} the changes of {self.layer}: {self.reason}; {self.remedy}"
+        what = "fails" if self.refused else "is left out"
+        return f"{row} {what}: {self.reason}; it comes from {self.layer}; {self.remedy}"
 
 
 class Quarantine:
-    """What was set aside at boot, and what stays so while it is unchanged."""
+    """What was set aside at boot, and what stays so while it is unchanged.
 
-    def __init__(self, composition: Composition) -> None:
+    A `strict` one sets nothing aside: it finds what it would have, and the start is refused.
+    """
+
+    def __init__(self, composition: Composition, *, strict: bool = False) -> None:
+        self.strict = strict
         self._composition = composition
         self._trusted = {row.id: row for row in walk_rows(composition.trusted_rows())}
         self._left_out: dict[tuple[str, str], Row] = {}
         self._reverted: dict[str, Row] = {}
         self._reports: list[Quarantined] = []
+        self._rows: dict[tuple[str, str], Row] = {}
 
     @property
     def rows(self) -> tuple[Quarantined, ...]:
@@ -85,11 +94,18 @@ class Quarantine:
         Returns the failures that remain: then the tree must not run. A row that is not active
         after `timeout_ms` milliseconds counts as failing.
         """
-        while True:
-            rows = self.admitted(self._composition.rows)
-            failures = await loader.start_rows(rows, activation_timeout_ms=timeout_ms)
-            if not failures or not self._set_aside(failures, loader):
-                return failures
+
+        async def rounds() -> tuple[RowFailure, ...]:
+            while True:
+                rows = self.admitted(self._composition.rows)
+                failures = await loader.start_rows(rows, activation_timeout_ms=timeout_ms)
+                if not failures:
+                    return ()
+                if not self._set_aside(failures, loader) or self.strict:
+                    return failures
+
+        # As one change: who waits for the tree to settle must not go on between two rounds.
+        return await loader.exclusively(rounds, gone=())
 
     def _admitted(self, row: Row) -> Row:
         held = self._reverted.get(row.id)
@@ -107,16 +123,20 @@ class Quarantine:
         """Take the smallest step that may mend this; False if there is none left."""
         direct = [failure for failure in failures if failure.kind != "wait"]
         waiting = [failure for failure in failures if failure.kind == "wait"]
-        for group in (direct, waiting):
+        rows = walk_rows(self.admitted(self._composition.rows))
+        # Of two with one id it is the later that fails.
+        self._rows = {(row.id, row.origin): row for row in rows}
+        groups = ([*direct, *waiting],) if self.strict else (direct, waiting)
+        for group in groups:
             # All of a group at once: each further start costs a round.
             explained = [self._explain(failure, loader) for failure in group]
             if any(explained):
                 return True
         worst = (direct or waiting)[0]
         reason = f"row {worst.entry_id!r} does not start otherwise ({failure_reason(worst)})"
-        rows = walk_rows(self.admitted(self._composition.rows))
         # A row that the user switched off is the likeliest to be missed.
-        for step in (self._switch_on, self._revert, self._leave_out):
+        steps = (self._switch_on, self._revert, self._leave_out)
+        for step in steps[:2] if self.strict else steps:
             taken = [step(row, reason) for row in rows]
             if any(taken):
                 return True
@@ -127,6 +147,8 @@ class Quarantine:
         stuck = failure.kind == "timeout"
         if row is None:
             return False
+        if row.id != failure.entry_id:
+            reason = f"its row {failure.entry_id!r}: {reason}"
         if self._leave_out(row, reason, stuck=stuck):
             return True
         if isinstance(failure.error, ServiceExistsError):
@@ -141,10 +163,10 @@ class Quarantine:
 
     def _row_of(self, failure: RowFailure) -> Row | None:
         """The composed row that failed; for one inside an include, the include."""
-        rows = walk_rows(self.admitted(self._composition.rows))
-        for row in reversed(rows):  # of two with one id it is the later that fails
-            if row.id == failure.entry_id and row.origin == failure.row.origin:
-                return row
+        row = self._rows.get((failure.entry_id, failure.row.origin))
+        if row is not None or ":" not in failure.entry_id:
+            return row
+        rows = self._rows.values()
         return next((row for row in rows if failure.entry_id.startswith(f"{row.id}:")), None)
 
     def _leave_out(self, row: Row, reason: str, *, stuck: bool = False) -> bool:
@@ -194,6 +216,7 @@ class Quarantine:
                 remedy=layer.remedy(row.id, what="them" if reverted else "it"),
                 reverted=reverted,
                 stuck=stuck,
+                refused=self.strict,
             )
         )
 
@@ -210,11 +233,22 @@ def failure_reason(failure: RowFailure) -> str:
         )
         return f"it {story}"
     text = " ".join(str(error).split())
-    if isinstance(error, CordisError):
+    if not isinstance(error, CordisError):
+        text = ": ".join(filter(None, (type(error).__name__, text)))
+    elif error.code != "PLUGIN_EXIT":
         return text
-    place = traceback.extract_tb(error.__traceback__)[-1:]
-    at = f" (at {place[0].filename}:{place[0].lineno})" if place else ""
-    return f"{type(error).__name__}: {text}{at}"
+    return f"{text}{_place(error)}"
+
+
+def _place(error: BaseException) -> str:
+    """Where a plugin's code raised it."""
+    if isinstance(error, CordisError) and error.__cause__ is not None:
+        error = error.__cause__
+    if isinstance(error, SyntaxError):
+        return "" if error.filename is None else f" (at {error.filename}:{error.lineno})"
+    frames = traceback.extract_tb(error.__traceback__)
+    places = [frame for frame in frames if not frame.filename.startswith("<")]
+    return f" (at {places[-1].filename}:{places[-1].lineno})" if places else ""
 
 
 def _holder(service: str, loader: Loader) -> Row | None:

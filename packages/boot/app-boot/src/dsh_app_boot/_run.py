@@ -43,8 +43,10 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
     environment: LaunchEnvironment
     entry_points: EntryPoints
     args: tuple[str, ...] = ()
-    hint: str = ""
-    """Appended to a boot error about missing services."""
+    launcher_flags: tuple[str, ...] = ()
+    """What the launcher reads before `args`."""
+    hint: Callable[[], str] = str
+    """What to add to a boot error about missing services."""
     quarantine: Quarantine | None = None
     """Sets aside what fails of the user's; None makes any failure fatal."""
     store: RowStore | None = None
@@ -100,7 +102,7 @@ async def _run(
     asyncio.get_running_loop().set_exception_handler(_fail_loud(shutdown, program))
 
     def provide(ctx: Context) -> None:
-        ctx.provide(CMDLINE, CommandLine(application.args))
+        ctx.provide(CMDLINE, CommandLine(application.args, application.launcher_flags))
         ctx.provide(APP_EXIT, shutdown.app_exit)
         if prepare is not None:
             prepare(ctx)
@@ -116,6 +118,7 @@ async def _run(
     except BootError as error:
         failed = True
         if shutdown.code is None:
+            _tell(program, application)
             _say(program, str(error))
         shutdown.request(1)
     finally:
@@ -125,10 +128,9 @@ async def _run(
             told = [row.id for row in walk_rows(application.rows)] if set_aside else ()
             handler.resume(drop=failed, told=told)
     if not failed and shutdown.code is None:
-        for row in set_aside:
-            _say(program, str(row))
-            if row.stuck:
-                shutdown.grace_s = STUCK_GRACE_S
+        _tell(program, application)
+        if any(row.stuck for row in set_aside):
+            shutdown.grace_s = STUCK_GRACE_S
         _check_application(root, application, shutdown, program)
     if not alive(root):
         # A row disposed the whole tree: there is nothing left to wait for.
@@ -181,16 +183,25 @@ def _check_application(
     if application.args and CMDLINE.name not in asked:
         _say(program, f"no row of this profile takes arguments, got {application.args[0]!r}")
         shutdown.request(1)
-    elif not asked & {CMDLINE.name, APP_EXIT.name} and sys.stderr.isatty():
-        # Somebody looks at it; a service that runs for itself is none to complain of.
+    elif not asked & {CMDLINE.name, APP_EXIT.name}:
         _say(program, "no row of this profile is an application: it runs until it is stopped")
 
 
+def _tell(program: str, application: Application) -> None:
+    if application.quarantine is not None:
+        for row in application.quarantine.rows:
+            _say(program, str(row))
+
+
 def _say(program: str, text: str) -> None:
-    # Somebody may have closed stderr: what cannot be said is no reason to fail.
-    with contextlib.suppress(OSError, ValueError):
-        sys.stderr.write(f"{program}: {text}\n")
-        sys.stderr.flush()
+    # Somebody may have closed stderr, some plugin put something else in its place: what cannot be
+    # said is no reason to fail.
+    streams: tuple[Any, ...] = (sys.stderr, sys.__stderr__)
+    for stream in streams:
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.write(f"{program}: {text}\n")
+            stream.flush()
+            return
 
 
 def _fail_loud(

@@ -53,7 +53,7 @@ class Watchdog:
 
     def __init__(self, loader: Loader, timeout_ms: int, blocked: Blocked | None) -> None:
         self._loader = loader
-        self._timeout_s = timeout_ms / 1000
+        self._timeout_s = min(timeout_ms / 1000, threading.TIMEOUT_MAX)
         self._blocked = blocked
         self._over = threading.Event()
 
@@ -86,10 +86,11 @@ class Watchdog:
                 return
 
     def _describe(self, starting: tuple[str, ...], thread: int) -> str:
-        rows = " or ".join(map(repr, starting)) or "(unknown)"
+        rows = " or ".join(map(repr, starting))
+        what = f"row {rows} has held up the start" if rows else "the start has been held up"
         frame = sys._current_frames().get(thread)  # noqa: SLF001 - the interpreter's only way to look at another thread
         at = "" if frame is None else f" (at {_place(frame)})"
-        return f"row {rows} has held up the start for {self._timeout_s:g} s{at}"
+        return f"{what} for {self._timeout_s:g} s{at}"
 
 
 def _place(frame: FrameType) -> str:

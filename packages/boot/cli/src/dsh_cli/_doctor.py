@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from dsh_app_boot import (
+    ACTIVATION_TIMEOUT_MS,
     BootError,
     Profile,
     activation_timeout_ms,
@@ -25,15 +27,23 @@ from dsh_app_boot import (
     site_problem,
     sync_command,
 )
+from dsh_cmdline import parse_arguments
 from dsh_cordis import CordisError, Finding
-from dsh_cordis_loader import EntryPoints, scan_entry_points
+from dsh_cordis_loader import EntryPoints, scan_entry_points, walk_rows
 from dsh_home_paths import resolve_dsh_home
 
 if TYPE_CHECKING:
+    from dsh_app_boot import Composition
     from dsh_launch_environment import LaunchEnvironment
 
 BOOT_BOUND_S: Final = 15.0
 """How long a trial start may take beyond the time that one row may."""
+
+
+STEP: Final = "step"
+"""The subject of what is no finding: the row that is started next."""
+
+STEP_BY_STEP: Final = "--step-by-step"
 
 
 def main(argv: Sequence[str], environment: LaunchEnvironment) -> int:  # noqa: ARG001 - what every command gets
@@ -46,7 +56,7 @@ def main(argv: Sequence[str], environment: LaunchEnvironment) -> int:  # noqa: A
     parser.add_argument("--profile", metavar="NAME", help="only this profile")
     parser.add_argument("--json", action="store_true", help="one object a line")
     try:
-        options = parser.parse_args(argv)
+        options = parse_arguments(argv, parser)
     except SystemExit as end:  # help, or misuse
         return 1 if end.code else 0
     errors = False
@@ -67,7 +77,7 @@ def examine(only: str | None) -> Iterator[Finding]:
     except RuntimeError:
         yield Finding("error", "home", "no home directory is known", "set DSH_HOME to a directory")
         return
-    yield _home(home)
+    yield from _home(home)
     names = [only] if only is not None else _profiles(home, entry_points)
     if not names:
         yield Finding(
@@ -85,12 +95,17 @@ def _installer() -> Finding:
     )
 
 
-def _home(home: Path) -> Finding:
+def _home(home: Path) -> Iterator[Finding]:
     try:
         check_home_writable(home)
     except BootError as error:
-        return Finding("error", "home", str(error))
-    return Finding("ok", "home", f"{home} can be written")
+        yield Finding("error", "home", str(error))
+    else:
+        yield Finding("ok", "home", f"{home} can be written")
+    try:
+        activation_timeout_ms(os.environ)
+    except BootError as error:
+        yield Finding("error", "environment", str(error))
 
 
 def _profiles(home: Path, entry_points: EntryPoints) -> list[str]:
@@ -122,44 +137,87 @@ def _profile(name: str, home: Path, entry_points: EntryPoints) -> Iterator[Findi
         return
     for left_out in composition.problems:
         yield Finding("error", subject, f"{left_out.layer}: {left_out.message}", left_out.remedy)
-    for layer, message in composition.skipped:
-        yield Finding("warning", subject, f"{layer}: {message}", "correct its id, or take it out")
-    yield from _trial(profile)
+    for skipped in composition.skipped:
+        yield Finding("warning", subject, f"{skipped.layer}: {skipped.message}", skipped.remedy)
+    yield from _switched_off(subject, composition)
+    yield from _try_out(profile, composition)
 
 
-def _trial(profile: Profile) -> Iterator[Finding]:
+def _switched_off(subject: str, composition: Composition) -> Iterator[Finding]:
+    """Rows of the installation that a layer of the user's turns off, which may well be meant."""
+    trusted = {row.id: row for row in walk_rows(composition.trusted_rows())}
+    for row in walk_rows(composition.rows):
+        own = trusted.get(row.id)
+        layer = composition.layers.get(row.patched_by[-1]) if row.patched_by else None
+        if own is None or layer is None or layer.trusted or row.origin != own.origin:
+            continue
+        if row.disabled is True and own.disabled is not True:
+            message = f"row {row.id} ({row.name}) is switched off by {layer.name}"
+            yield Finding("ok", subject, message, layer.remedy(row.id, what="that"))
+
+
+class _Trial(msgspec.Struct, frozen=True):
+    """What a trial start came to."""
+
+    findings: list[Finding]
+    problem: str = ""
+    """How it ended, unless it did as it should."""
+
+
+def _try_out(profile: Profile, composition: Composition) -> Iterator[Finding]:
     """Start the profile without its application, in a process that cannot hold this one up."""
     subject = f"profile {profile.name}"
-    bound_s = BOOT_BOUND_S + 2 * activation_timeout_ms(os.environ) / 1000
+    trial = _trial(profile)
+    if trial.problem:
+        # Something ended the process without a word: once more, one row of the user's at a time.
+        steps = [
+            one.message for one in _trial(profile, STEP_BY_STEP).findings if one.subject == STEP
+        ]
+        row = next((row for row in composition.rows if steps and row.id == steps[-1]), None)
+        layer = None if row is None else composition.layers.get(row.origin)
+        at = "" if row is None else f" as row {row.id!r} ({row.name}) was started"
+        mend = f"start without your own rows with: dsh {profile.name} --safe"
+        if row is not None and layer is not None and layer.remove:
+            mend = f"{layer.remedy(row.id)}; {mend}"
+        yield Finding("error", subject, f"a trial start {trial.problem}{at}", mend)
+    for finding in trial.findings:
+        yield msgspec.structs.replace(finding, subject=f"{subject}: {finding.subject}")
+
+
+def _trial(profile: Profile, *flags: str) -> _Trial:
+    bound_s = BOOT_BOUND_S + 2 * timeout_ms() / 1000
     process = subprocess.Popen(
-        [sys.executable, "-m", "dsh_cli._doctor_trial", profile.name],
+        [sys.executable, "-m", "dsh_cli._doctor_trial", profile.name, *flags],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,  # what plugins print is no finding
         start_new_session=True,
     )
-    late = False
+    problem = ""
     try:
         output, _ = process.communicate(timeout=bound_s)
+        if process.returncode:
+            problem = f"ended with {process.returncode}"
     except subprocess.TimeoutExpired:
-        late = True
+        problem = f"did not end within {bound_s:g} s"
         output = b""
     finally:
-        if process.poll() is None:
+        # Whatever it has started, also when the doctor itself is interrupted.
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-            output, _ = process.communicate()
-    found = [msgspec.json.decode(line, type=Finding) for line in output.splitlines()]
-    for finding in found:
-        yield msgspec.structs.replace(finding, subject=f"{subject}: {finding.subject}")
-    if late or process.returncode:
-        how = f"did not end within {bound_s:g} s" if late else f"ended with {process.returncode}"
-        yield Finding(
-            "error",
-            subject,
-            f"a trial start {how}",
-            f"see what it says with: dsh {profile.name}; start without your own rows with:"
-            f" dsh {profile.name} --safe",
-        )
+    if problem:
+        output = process.communicate()[0] or output
+    return _Trial(
+        [msgspec.json.decode(line, type=Finding) for line in output.splitlines()], problem
+    )
+
+
+def timeout_ms() -> int:
+    """How long a row may take here, if the environment says so in a usable way."""
+    try:
+        return activation_timeout_ms(os.environ)
+    except BootError:
+        return ACTIVATION_TIMEOUT_MS
 
 
 def _print(finding: Finding, *, as_json: bool) -> None:

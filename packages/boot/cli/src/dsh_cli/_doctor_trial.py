@@ -15,8 +15,8 @@ from dsh_app_boot import (
     BootError,
     Quarantine,
     Watchdog,
-    activation_timeout_ms,
     boot,
+    bundle_hint,
     compose,
     failure_reason,
     join_site,
@@ -29,6 +29,9 @@ from dsh_cordis_loader import LOADER, scan_entry_points
 from dsh_home_paths import resolve_dsh_home
 from dsh_launch_environment import load_layered_environment
 
+from ._doctor import STEP, STEP_BY_STEP
+from ._doctor import timeout_ms as _timeout_ms
+
 if TYPE_CHECKING:
     from dsh_app_boot import Composition
     from dsh_cordis_loader import Loader
@@ -40,8 +43,11 @@ UNLOAD_S: Final = 2.0
 """How long plugins may take to unload before the process ends anyway."""
 
 
-def main(name: str) -> None:
-    """Start profile `name` without its application, tell what was found, and end."""
+def main(name: str, *flags: str) -> None:
+    """Start profile `name` without its application, tell what was found, and end.
+
+    With STEP_BY_STEP start one row of the user's after the other, and tell which before each.
+    """
     # What plugins print must not be taken for findings.
     told = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -50,11 +56,11 @@ def main(name: str) -> None:
         told.write(msgspec.json.encode(finding).decode() + "\n")
         told.flush()
 
-    asyncio.run(_examine(name, tell))
+    asyncio.run(_examine(name, tell, step_by_step=STEP_BY_STEP in flags))
     leave(0)
 
 
-async def _examine(name: str, tell: Callable[[Finding], None]) -> None:
+async def _examine(name: str, tell: Callable[[Finding], None], *, step_by_step: bool) -> None:
     home = resolve_dsh_home()
     points = scan_entry_points()
     profile = open_profile(name, home=home, entry_points=points, create=False)
@@ -64,8 +70,12 @@ async def _examine(name: str, tell: Callable[[Finding], None]) -> None:
     try:
         environment = load_layered_environment("dsh", Path.cwd(), home, os.environ)
         await boot(root, (), home=home, environment=environment, entry_points=points)
-        await _start(root, composition, tell)
-        await _ask(root, tell)
+        if step_by_step:
+            await _step(root, composition, tell)
+        else:
+            hint = bundle_hint(profile, points)
+            await _start(root, composition, tell, hint)
+            await _ask(root, tell)
     except CordisError as error:
         tell(Finding("error", "start", str(error)))
     with contextlib.suppress(TimeoutError):
@@ -73,10 +83,24 @@ async def _examine(name: str, tell: Callable[[Finding], None]) -> None:
             await root.fiber.dispose()
 
 
-async def _start(root: Context, composition: Composition, tell: Callable[[Finding], None]) -> None:
+async def _step(root: Context, composition: Composition, tell: Callable[[Finding], None]) -> None:
     loader = root.get(LOADER)
     assert loader is not None
-    timeout_ms = activation_timeout_ms(os.environ)
+    rows = [row for row in composition.rows if composition.trusted(row.origin)]
+    await loader.start_rows(rows, activation_timeout_ms=_timeout_ms())
+    for row in composition.rows:
+        if not composition.trusted(row.origin):
+            tell(Finding("ok", STEP, row.id))
+            rows.append(row)
+            await loader.start_rows(rows, activation_timeout_ms=_timeout_ms())
+
+
+async def _start(
+    root: Context, composition: Composition, tell: Callable[[Finding], None], hint: str
+) -> None:
+    loader = root.get(LOADER)
+    assert loader is not None
+    timeout_ms = _timeout_ms()
 
     def blocked(starting: tuple[str, ...], text: str) -> None:
         remedies = quarantine.remedies(starting)
@@ -93,7 +117,7 @@ async def _start(root: Context, composition: Composition, tell: Callable[[Findin
         tell(Finding("error", f"row {row.entry_id} ({row.name})", row.reason, row.remedy))
     for failure in failures:
         subject = f"row {failure.entry_id} ({failure.row.name})"
-        tell(Finding("error", subject, failure_reason(failure)))
+        tell(Finding("error", subject, failure_reason(failure), hint if failure.missing else ""))
     if not failures:
         running = sum(entry.fiber is not None for entry in loader.entries())
         tell(Finding("ok", "start", f"{running} rows run"))
@@ -141,7 +165,7 @@ async def _ask(root: Context, tell: Callable[[Finding], None]) -> None:
 
 if __name__ == "__main__":
     try:
-        main(sys.argv[1])
+        main(*sys.argv[1:])
     except BootError as error:
         sys.stderr.write(f"{error}\n")
         leave(1)

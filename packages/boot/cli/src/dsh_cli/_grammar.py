@@ -8,6 +8,8 @@ from typing import Final, NamedTuple
 _VALUES: Final = ("--profile", "--patch", "--from-default-profile")
 _DUMPS: Final = ("--dump-config", "--dump-default-config", "--dump-config-schema")
 _SWITCHES: Final = (*_DUMPS, "--strict", "--safe")
+FLAGS: Final = (*_VALUES, *_SWITCHES)
+"""What may stand before and right after a profile's name."""
 _HELP: Final = ("-h", "--help")
 _VERSION: Final = ("-V", "--version")
 
@@ -154,6 +156,6 @@ def _profile(reader: _Reader) -> Invocation:
 def _near(word: str) -> str:
     import difflib  # only a mistake pays for it
 
-    flags = (*_VALUES, *_SWITCHES, *_HELP, *_VERSION)
+    flags = (*FLAGS, *_HELP, *_VERSION)
     near = difflib.get_close_matches(word.partition("=")[0], flags, n=1)
     return f" (did you mean {near[0]}?)" if near else ""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dsh_cordis import CordisError
 from dsh_cordis_loader import EntryPoints, scan_entry_points
 
-from ._grammar import Invocation, UsageError, parse
+from ._grammar import FLAGS, Invocation, UsageError, parse
 
 if TYPE_CHECKING:
     from dsh_app_boot import Application, Composition, Profile, StderrHandler
@@ -115,21 +115,34 @@ def _run_profile(
 def _application(
     invocation: Invocation, home: Path, cwd: Path, entry_points: EntryPoints
 ) -> Application:
-    from dsh_app_boot import Application, Quarantine, activation_timeout_ms, check_home_writable
+    import logging
+
+    from dsh_app_boot import (
+        Application,
+        Quarantine,
+        activation_timeout_ms,
+        bundle_hint,
+        check_home_writable,
+    )
     from dsh_launch_environment import load_layered_environment
 
     environment = load_layered_environment(PROGRAM, cwd, home, os.environ)
     check_home_writable(home)
     profile = _profile(invocation, home, entry_points, create=True)
-    entry_points = _with_site(profile, entry_points, safe=invocation.safe)
+    entry_points = _with_site(profile, entry_points, invocation)
     composition = _compose(invocation, profile, home, cwd, entry_points)
-    _report(composition)
-    quarantine = None if invocation.strict else Quarantine(composition)
+    for problem in () if invocation.safe else composition.problems:
+        _warn(problem.told(strict=invocation.strict))
+    log = logging.getLogger("dsh.cli")
+    for skipped in composition.skipped:
+        log.warning("%s", skipped)
+    _refuse(invocation, composition)
+    quarantine = Quarantine(composition, strict=invocation.strict)
 
     def recompose() -> Sequence[Row]:
         changed = _compose(invocation, profile, home, cwd, entry_points, earlier=composition)
         _refuse_new(changed, composition)
-        return changed.rows if quarantine is None else quarantine.admitted(changed.rows)
+        return quarantine.admitted(changed.rows)
 
     return Application(
         rows=composition.rows,
@@ -137,7 +150,8 @@ def _application(
         environment=environment,
         entry_points=entry_points,
         args=invocation.args,
-        hint=_bundle_hint(profile, entry_points),
+        launcher_flags=FLAGS,
+        hint=lambda: bundle_hint(profile, entry_points),
         quarantine=quarantine,
         store=None if invocation.safe else _Store(profile.patch_file),
         live_files=() if invocation.safe else (profile.patch_file, home / "cordis.patch.yml"),
@@ -145,6 +159,15 @@ def _application(
         activation_timeout_ms=activation_timeout_ms(os.environ),
         rescue=f"start without your own rows with: {PROGRAM} {profile.name} --safe",
     )
+
+
+def _refuse(invocation: Invocation, composition: Composition) -> None:
+    """Raises BootError for a strict start with a file or a patch that is of no use."""
+    from dsh_app_boot import BootError
+
+    useless = [one for one in composition.skipped if not composition.trusted(one.layer)]
+    if invocation.strict and (composition.problems or useless):
+        raise BootError("a strict start lets nothing fail", code="REFUSED")
 
 
 def _refuse_new(changed: Composition, booted: Composition) -> None:
@@ -170,12 +193,13 @@ class _Store:
 
 def _dump(invocation: Invocation, home: Path, cwd: Path, entry_points: EntryPoints) -> int:
     profile = _profile(invocation, home, entry_points, create=invocation.template is not None)
-    entry_points = _with_site(profile, entry_points, safe=invocation.safe)
+    entry_points = _with_site(profile, entry_points, invocation)
     composition = _compose(invocation, profile, home, cwd, entry_points)
     for problem in composition.problems:
-        _warn(str(problem))
-    for layer, message in composition.skipped:
-        _warn(f"[{layer}] {message}")
+        _warn(problem.told(strict=invocation.strict))
+    for skipped in composition.skipped:
+        _warn(f"[{skipped.layer}] {skipped.message}")
+    _refuse(invocation, composition)
     if invocation.dump == "--dump-config-schema":
         import json
 
@@ -191,25 +215,37 @@ def _dump(invocation: Invocation, home: Path, cwd: Path, entry_points: EntryPoin
 def _profile(
     invocation: Invocation, home: Path, entry_points: EntryPoints, *, create: bool
 ) -> Profile:
-    from dsh_app_boot import create_profile, open_profile
+    from dsh_app_boot import BootError, create_profile, open_profile, shipped_profile
 
     assert invocation.profile is not None
     if invocation.template is not None:
         return create_profile(
             invocation.profile, invocation.template, home=home, entry_points=entry_points
         )
-    return open_profile(invocation.profile, home=home, entry_points=entry_points, create=create)
+    try:
+        return open_profile(invocation.profile, home=home, entry_points=entry_points, create=create)
+    except BootError as error:
+        # Its bundles are not known: what is shipped under that name is as safe.
+        safe = invocation.safe and error.code == "INVALID_PROFILE"
+        shipped = shipped_profile(invocation.profile, entry_points) if safe else None
+        if shipped is None:
+            raise
+        _warn(str(error))
+        return shipped
 
 
-def _with_site(profile: Profile, entry_points: EntryPoints, *, safe: bool = False) -> EntryPoints:
+def _with_site(profile: Profile, entry_points: EntryPoints, invocation: Invocation) -> EntryPoints:
     """Make the profile's own plugins importable, behind all that is installed already."""
-    from dsh_app_boot import join_site, site_problem, sync_command
+    from dsh_app_boot import BootError, join_site, site_problem, sync_command
 
-    if safe:
+    if invocation.safe:
         return entry_points
     problem = site_problem(profile, entry_points.distributions.get("dsh-app-boot", ""))
     if problem is not None:
-        _warn(f"profile {profile.name!r}: {problem}; run: {sync_command(profile)}")
+        problem = f"profile {profile.name!r}: {problem}; run: {sync_command(profile)}"
+        if invocation.strict:
+            raise BootError(problem, code="REFUSED")
+        _warn(problem)
     return join_site(profile, entry_points)
 
 
@@ -236,19 +272,9 @@ def _compose(
         entry_points=entry_points,
         overlays=[cwd / file for file in invocation.patches],
         user_layers=not invocation.safe and invocation.dump != "--dump-default-config",
-        tolerant=not invocation.strict,
+        tolerant=True,
         earlier=earlier,
     )
-
-
-def _report(composition: Composition) -> None:
-    import logging
-
-    for problem in composition.problems:
-        _warn(str(problem))
-    log = logging.getLogger("dsh.cli")
-    for layer, message in composition.skipped:
-        log.warning("[%s] %s", layer, message)
 
 
 @contextmanager
@@ -265,18 +291,6 @@ def _stderr_log() -> Generator[StderrHandler]:
     finally:
         logger.propagate = propagate
         logger.removeHandler(handler)
-
-
-def _bundle_hint(profile: Profile, entry_points: EntryPoints) -> str:
-    from dsh_app_boot import unlisted_bundles
-
-    unlisted = unlisted_bundles(profile, entry_points)
-    if not unlisted:
-        return ""
-    return (
-        f"\n  The profile {profile.name!r} starts the bundles {', '.join(profile.bundles)};"
-        f" installed but not listed in {profile.manifest}: {', '.join(unlisted)}."
-    )
 
 
 def _home() -> Path:

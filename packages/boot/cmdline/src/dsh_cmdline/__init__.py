@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from ._parse import CmdlineError, parse_cmdline
+from ._parse import CmdlineError, parse_arguments, parse_cmdline
 from ._services import APP_EXIT, CMDLINE, AppExit, CommandLine
 
-__all__ = ("APP_EXIT", "CMDLINE", "AppExit", "CmdlineError", "CommandLine", "parse_cmdline")
+__all__ = (
+    "APP_EXIT",
+    "CMDLINE",
+    "AppExit",
+    "CmdlineError",
+    "CommandLine",
+    "parse_arguments",
+    "parse_cmdline",
+)

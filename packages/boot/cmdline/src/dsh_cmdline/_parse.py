@@ -10,6 +10,7 @@ from ._services import APP_EXIT, CMDLINE
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+    from collections.abc import Sequence
 
     from dsh_cordis import Context
 
@@ -33,8 +34,35 @@ def parse_cmdline(ctx: Context, parser: ArgumentParser) -> Namespace | None:
             code="LAUNCHER_MISSING",
         )
     try:
-        return parser.parse_args(command_line.args)
+        return parse_arguments(command_line.args, parser, also=command_line.launcher_flags)
     except SystemExit as request:
         # argparse ends the process itself; here the launcher does, after unloading the tree.
         app_exit(1 if request.code else 0)
         return None
+
+
+def parse_arguments(
+    args: Sequence[str], parser: ArgumentParser, *, also: Sequence[str] = ()
+) -> Namespace:
+    """As `parser.parse_args`, with the nearest option named for one that is unknown.
+
+    `also` are options that somebody else knows, who reads them before the application's.
+    """
+    parsed, unknown = parser.parse_known_args(args)
+    if unknown:
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}{_near(unknown, parser, also)}")
+    return parsed
+
+
+def _near(unknown: Sequence[str], parser: ArgumentParser, also: Sequence[str]) -> str:
+    import difflib  # only a mistake pays for it
+
+    option = next((word.partition("=")[0] for word in unknown if word.startswith("-")), "")
+    if option in also:
+        return f"; {option} goes before the application's arguments"
+    own = [name for action in parser._actions for name in action.option_strings]  # noqa: SLF001 - argparse shows them nowhere else
+    near = difflib.get_close_matches(option, [*own, *also], n=1)
+    if not near:
+        return ""
+    place = "" if near[0] in own else ", before the application's arguments"
+    return f" (did you mean {near[0]}{place}?)"

@@ -17,11 +17,14 @@ APP_EXIT: Final = ServiceKey["AppExit"]("app_exit")
 class CommandLine:
     """The application's arguments, verbatim. Shared, never consumed; unread ones are ignored."""
 
-    __slots__ = ("args",)
+    __slots__ = ("args", "launcher_flags")
     args: tuple[str, ...]
+    launcher_flags: tuple[str, ...]
+    """What the launcher reads before them, for whoever explains a misspelt one."""
 
-    def __init__(self, args: tuple[str, ...] = ()) -> None:
+    def __init__(self, args: tuple[str, ...] = (), launcher_flags: tuple[str, ...] = ()) -> None:
         self.args = args
+        self.launcher_flags = launcher_flags
 
 
 class AppExit:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
+import importlib.util
 import os
 import shutil
 import signal
@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from dsh_app_boot import (
@@ -31,6 +31,8 @@ from dsh_cmdline import parse_arguments
 from dsh_cordis import CordisError, Finding
 from dsh_cordis_loader import EntryPoints, scan_entry_points, walk_rows
 from dsh_home_paths import resolve_dsh_home
+
+from ._doctor_report import received, write
 
 if TYPE_CHECKING:
     from dsh_app_boot import Composition
@@ -62,7 +64,7 @@ def main(argv: Sequence[str], environment: LaunchEnvironment) -> int:  # noqa: A
     errors = False
     for finding in examine(options.profile):
         errors = errors or finding.level == "error"
-        _print(finding, as_json=options.json)
+        write(finding, as_json=options.json)
     return 1 if errors else 0
 
 
@@ -84,28 +86,38 @@ def examine(only: str | None) -> Iterator[Finding]:
             "error", "profiles", "there is none, and no template", "install dsh-profile-headless"
         )
     for name in names:
+        path = sys.path[:]
         yield from _profile(name, home, entry_points)
+        sys.path[:] = path  # the plugins of one profile are none of the next
 
 
 def _installer() -> Finding:
     if shutil.which("uv") is not None:
         return Finding("ok", "uv", "is on the path")
-    return Finding(
-        "warning", "uv", "is not on the path; `dsh plugin` needs it", "install dsh-cli[plugins]"
-    )
+    if importlib.util.find_spec("uv") is not None:
+        return Finding("ok", "uv", "is part of the installation")
+    mend = "install it, or: pip install 'dsh-cli[plugins]'"
+    return Finding("warning", "uv", "was not found; only `dsh plugin` needs it", mend)
+
+
+def _error(subject: str, error: CordisError) -> Finding:
+    """What an error says; its first part tells what is wrong, the rest what to do."""
+    message, _, remedy = str(error).partition("; ")
+    return Finding("error", subject, message, remedy)
 
 
 def _home(home: Path) -> Iterator[Finding]:
     try:
         check_home_writable(home)
     except BootError as error:
-        yield Finding("error", "home", str(error))
+        yield _error("home", error)
     else:
-        yield Finding("ok", "home", f"{home} can be written")
+        what = "can be written" if home.exists() else "is not there yet and can be made"
+        yield Finding("ok", "home", f"{home} {what}")
     try:
         activation_timeout_ms(os.environ)
     except BootError as error:
-        yield Finding("error", "environment", str(error))
+        yield _error("environment", error)
 
 
 def _profiles(home: Path, entry_points: EntryPoints) -> list[str]:
@@ -122,7 +134,7 @@ def _profile(name: str, home: Path, entry_points: EntryPoints) -> Iterator[Findi
     try:
         profile = open_profile(name, home=home, entry_points=entry_points, create=False)
     except CordisError as error:
-        yield Finding("error", subject, str(error))
+        yield _error(subject, error)
         return
     yield Finding("ok", subject, f"starts {', '.join(profile.bundles)} ({profile.directory})")
     problem = site_problem(profile, entry_points.distributions.get("dsh-app-boot", ""))
@@ -133,7 +145,7 @@ def _profile(name: str, home: Path, entry_points: EntryPoints) -> Iterator[Findi
             profile, home=home, entry_points=join_site(profile, entry_points), tolerant=True
         )
     except CordisError as error:
-        yield Finding("error", subject, str(error))
+        yield _error(subject, error)
         return
     for left_out in composition.problems:
         yield Finding("error", subject, f"{left_out.layer}: {left_out.message}", left_out.remedy)
@@ -187,7 +199,8 @@ def _try_out(profile: Profile, composition: Composition) -> Iterator[Finding]:
 def _trial(profile: Profile, *flags: str) -> _Trial:
     bound_s = BOOT_BOUND_S + 2 * timeout_ms() / 1000
     process = subprocess.Popen(
-        [sys.executable, "-m", "dsh_cli._doctor_trial", profile.name, *flags],
+        # -P: no module of the working directory counts, as for dsh itself. -B: nothing is written.
+        [sys.executable, "-P", "-B", "-m", "dsh_cli._doctor_trial", profile.name, *flags],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,  # what plugins print is no finding
@@ -207,9 +220,7 @@ def _trial(profile: Profile, *flags: str) -> _Trial:
             os.killpg(process.pid, signal.SIGKILL)
     if problem:
         output = process.communicate()[0] or output
-    return _Trial(
-        [msgspec.json.decode(line, type=Finding) for line in output.splitlines()], problem
-    )
+    return _Trial([*received(output)], problem)
 
 
 def timeout_ms() -> int:
@@ -218,15 +229,3 @@ def timeout_ms() -> int:
         return activation_timeout_ms(os.environ)
     except BootError:
         return ACTIVATION_TIMEOUT_MS
-
-
-def _print(finding: Finding, *, as_json: bool) -> None:
-    if as_json:
-        fields: dict[str, Any] = msgspec.to_builtins(finding)
-        sys.stdout.write(json.dumps(fields, ensure_ascii=False) + "\n")
-    else:
-        # One line each: some messages hold several.
-        message = "; ".join(filter(None, (line.strip() for line in finding.message.splitlines())))
-        remedy = f"\n{'':10}{finding.remedy}" if finding.remedy else ""
-        sys.stdout.write(f"{finding.level:<8}  {finding.subject}: {message}{remedy}\n")
-    sys.stdout.flush()

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -24,13 +24,16 @@ from dsh_app_boot import (
     open_profile,
 )
 from dsh_cmdline import APP_EXIT, CMDLINE
-from dsh_cordis import Context, CordisError, Finding, Service, ServiceKey
+from dsh_cordis import Context, CordisError, Finding, ServiceKey
 from dsh_cordis_loader import LOADER, scan_entry_points
 from dsh_home_paths import resolve_dsh_home
 from dsh_launch_environment import load_layered_environment
 
 from ._doctor import STEP, STEP_BY_STEP
 from ._doctor import timeout_ms as _timeout_ms
+from ._doctor_asking import ask
+from ._doctor_report import Report, end_with_parent
+from ._doctor_waiting import waiting_for
 
 if TYPE_CHECKING:
     from dsh_app_boot import Composition
@@ -48,19 +51,12 @@ def main(name: str, *flags: str) -> None:
 
     With STEP_BY_STEP start one row of the user's after the other, and tell which before each.
     """
-    # What plugins print must not be taken for findings.
-    told = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-
-    def tell(finding: Finding) -> None:
-        told.write(msgspec.json.encode(finding).decode() + "\n")
-        told.flush()
-
-    asyncio.run(_examine(name, tell, step_by_step=STEP_BY_STEP in flags))
+    end_with_parent()
+    asyncio.run(_examine(name, Report(), step_by_step=STEP_BY_STEP in flags))
     leave(0)
 
 
-async def _examine(name: str, tell: Callable[[Finding], None], *, step_by_step: bool) -> None:
+async def _examine(name: str, tell: Report, *, step_by_step: bool) -> None:
     home = resolve_dsh_home()
     points = scan_entry_points()
     profile = open_profile(name, home=home, entry_points=points, create=False)
@@ -69,13 +65,14 @@ async def _examine(name: str, tell: Callable[[Finding], None], *, step_by_step: 
     root = Context()
     try:
         environment = load_layered_environment("dsh", Path.cwd(), home, os.environ)
+        tell.hide(environment.merged)
         await boot(root, (), home=home, environment=environment, entry_points=points)
         if step_by_step:
             await _step(root, composition, tell)
         else:
             hint = bundle_hint(profile, points)
             await _start(root, composition, tell, hint)
-            await _ask(root, tell)
+            await ask(root, tell, bound_s=min(ASKING_S, _timeout_ms() / 1000))
     except CordisError as error:
         tell(Finding("error", "start", str(error)))
     with contextlib.suppress(TimeoutError):
@@ -109,7 +106,7 @@ async def _start(
 
     quarantine = Quarantine(composition)
     with Watchdog(loader, timeout_ms, blocked):
-        application = await _application(loader, composition, timeout_ms)
+        application = await _application(loader, composition, timeout_ms, tell)
         rows = tuple(row for row in composition.rows if row.id not in application)
         quarantine = Quarantine(msgspec.structs.replace(composition, rows=rows))
         failures = await quarantine.start(loader, timeout_ms=timeout_ms)
@@ -124,43 +121,33 @@ async def _start(
 
 
 async def _application(
-    loader: Loader, composition: Composition, timeout_ms: int
+    loader: Loader,
+    composition: Composition,
+    timeout_ms: int,
+    tell: Callable[[Finding], None],
 ) -> Collection[str]:
     """Ids of the rows that lack nothing but a command line, or what such a row provides."""
     failures = await loader.start_rows(composition.rows, activation_timeout_ms=timeout_ms)
-    waiting = [failure for failure in failures if failure.kind == "wait"]
-    absent = {CMDLINE.name, APP_EXIT.name}
-    direct = [failure.entry_id for failure in waiting if absent >= {*failure.missing}]
-    provides = [_provides(loader, entry_id) for entry_id in direct]
-    if None in provides:
-        # What these rows would provide is not known before they run: assume what others lack.
-        return [failure.entry_id for failure in waiting if absent & {*failure.missing}]
-    absent.update(filter(None, provides))
-    return [failure.entry_id for failure in waiting if absent >= {*failure.missing}]
+    waiting = {failure.entry_id: failure for failure in failures if failure.kind == "wait"}
+    excused, silent = waiting_for(
+        (CMDLINE.name, APP_EXIT.name),
+        {row_id: failure.missing for row_id, failure in waiting.items()},
+        {row_id: _provides(loader, row_id) for row_id in waiting},
+    )
+    if not silent:
+        return excused
+    # The installation's own rows fit together: what they lack comes from one that does not say so.
+    unsure = {row for row in waiting if composition.trusted(waiting[row].row.origin)} - excused
+    for row_id in sorted(unsure):
+        reason = f"{failure_reason(waiting[row_id])}, which the application may provide"
+        tell(Finding("warning", f"row {row_id} ({waiting[row_id].row.name})", reason))
+    return excused | unsure
 
 
 def _provides(loader: Loader, entry_id: str) -> str | None:
     """The service that a plugin says it provides."""
     key = getattr(loader.resolve(entry_id).plugin, "provides", None)
     return key.name if isinstance(key, ServiceKey) else None
-
-
-async def _ask(root: Context, tell: Callable[[Finding], None]) -> None:
-    """What every service has to say of itself."""
-    for provided in root.registry.services():
-        if not isinstance(provided.value, Service):
-            continue
-        try:
-            async with asyncio.timeout(ASKING_S):
-                found = provided.value.diagnose()
-                if isinstance(found, AsyncIterator):
-                    async for finding in found:
-                        tell(finding)
-                else:
-                    for finding in found:
-                        tell(finding)
-        except Exception as error:  # noqa: BLE001 - containment: one service cannot silence the others
-            tell(Finding("error", provided.name, f"its look at itself failed: {error!r}"))
 
 
 if __name__ == "__main__":

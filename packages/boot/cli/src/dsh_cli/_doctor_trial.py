@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 ASKING_S: Final = 5.0
 """How long one service may take to look at itself."""
 
-UNLOAD_S: Final = 2.0
+UNLOAD_S: Final = 1.0
 """How long plugins may take to unload before the process ends anyway."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import stat
+import errno
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +14,14 @@ from dsh_cordis_include import Patch, apply_patches, read_patch_file
 
 from ._errors import BootError
 from ._packages import package_directory
-from ._profiles import BUNDLE_GROUP, PATCH_FILE, TEMPLATE_GROUP, Profile, shipped_profile
+from ._profiles import (
+    BUNDLE_GROUP,
+    PATCH_FILE,
+    TEMPLATE_GROUP,
+    Profile,
+    refuse_special,
+    shipped_profile,
+)
 from ._sites import profile_site, sync_command
 
 if TYPE_CHECKING:
@@ -284,13 +291,12 @@ class _Reading:
 
 
 def _refuse_special(file: Path) -> None:
-    """Raises BootError for what would be waited for: a pipe, a device, a socket."""
     try:
-        mode = file.stat().st_mode
-    except (OSError, ValueError):
-        return  # who reads it says why that is impossible
-    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        raise BootError(f"{file} is no regular file", code="LAYER_UNUSABLE")
+        refuse_special(file)
+    except OSError as error:
+        # Who reads a file that is not there says so, or why it cannot be looked at.
+        if error.errno == errno.EINVAL:
+            raise BootError(f"{file}: {error.strerror}", code="LAYER_UNUSABLE") from None
 
 
 def _bundle_patches(bundle: str, point: EntryPoint, where: str) -> tuple[Patch, ...]:

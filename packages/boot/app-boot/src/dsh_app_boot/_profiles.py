@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
@@ -59,17 +61,12 @@ def open_profile(
     """
     check_profile_name(name)
     directory = profile_directory(home, name)
-    try:
-        exists = (directory / MANIFEST).is_file()
-    except OSError as error:
-        raise _invalid(name, directory, f"it cannot be read: {error.strerror or error}") from None
-    if exists:
+    if _taken(name, directory):
         try:
             return _read(name, directory, entry_points)
         except BootError as error:
-            raise BootError(
-                f"{error}; {_mend(name, directory, entry_points)}", code=error.code
-            ) from None
+            remedy = _mend(name, directory, entry_points)
+            raise BootError(f"{error}; {remedy}", code=error.code) from None
     template = _template_directory(name, entry_points)
     if template is None:
         raise _missing(name, directory, home, entry_points)
@@ -77,6 +74,17 @@ def open_profile(
         return _read(name, template, entry_points)
     _copy_template(template, directory, name)
     return _read(name, directory, entry_points)
+
+
+def _taken(name: str, directory: Path) -> bool:
+    """Whether the user has a manifest there, be it a directory or a link that leads nowhere."""
+    try:
+        (directory / MANIFEST).lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise _invalid(name, directory, f"it cannot be read: {error.strerror or error}") from None
+    return True
 
 
 def create_profile(name: str, template: str, *, home: Path, entry_points: EntryPoints) -> Profile:
@@ -150,6 +158,9 @@ def check_home_writable(home: Path) -> None:
     # access() knows read-only filesystems too, where the mode bits of root tell nothing.
     if not os.access(existing, os.W_OK | os.X_OK):
         raise _unwritable(home, "it is read-only for this user")
+    profiles = home / "profiles"
+    if os.path.lexists(profiles) and not profiles.is_dir():
+        raise _unwritable(home, f"{profiles} is not a directory")
 
 
 def _unwritable(home: Path, reason: str) -> BootError:
@@ -184,7 +195,7 @@ def _copy_template(template: Path, directory: Path, name: str) -> None:
         directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         staged = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=directory.parent))
     except OSError as error:
-        raise _unwritable(directory.parent.parent, error.strerror or str(error)) from None
+        raise _unwritable(directory.parent.parent, _told(error)) from None
     try:
         for source in template.iterdir():
             if source.is_file():
@@ -196,9 +207,14 @@ def _copy_template(template: Path, directory: Path, name: str) -> None:
         if not _renamed(staged, directory):
             _fill_in(staged, directory)
     except OSError as error:
-        raise _unwritable(directory.parent.parent, error.strerror or str(error)) from None
+        raise _unwritable(directory.parent.parent, _told(error)) from None
     finally:
         shutil.rmtree(staged, ignore_errors=True)
+
+
+def _told(error: OSError) -> str:
+    reason = error.strerror or str(error)
+    return f"{error.filename}: {reason}" if error.filename else reason
 
 
 def _renamed(staged: Path, directory: Path) -> bool:
@@ -226,6 +242,7 @@ def _read(name: str, directory: Path, entry_points: EntryPoints) -> Profile:
 
     manifest = directory / MANIFEST
     try:
+        refuse_special(manifest)
         with manifest.open("rb") as stream:
             document = tomllib.load(stream)
     except OSError as error:
@@ -261,6 +278,13 @@ def _read(name: str, directory: Path, entry_points: EntryPoints) -> Profile:
         bundles=names,
         dependencies=_dependencies(name, manifest, document),
     )
+
+
+def refuse_special(file: Path) -> None:
+    """Raises OSError for what would be waited for: a pipe, a device, a socket."""
+    mode = file.stat().st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise OSError(errno.EINVAL, "it is no regular file", str(file))
 
 
 def _mend(name: str, directory: Path, entry_points: EntryPoints) -> str:

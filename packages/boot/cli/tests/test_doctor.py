@@ -213,6 +213,15 @@ def gone(pid: int) -> bool:
     return False
 
 
+def assert_gone(started: list[int]) -> None:
+    """That these processes end; what does not is ended with the test."""
+    left = [pid for pid in started if not gone(pid)]
+    for pid in left:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    assert left == []
+
+
 def test_a_healthy_home_has_no_error_and_stays_as_it_is(clinic: Clinic) -> None:
     clinic.rows("Account")
     directory = clinic.patch("- insert: [{id: mine, name: ./mine.py}]\n")
@@ -422,7 +431,7 @@ def test_a_profile_that_is_not_there_is_an_error(clinic: Clinic) -> None:
 def test_what_a_plugin_started_ends_with_the_look(clinic: Clinic) -> None:
     clinic.rows("leaves")
     assert clinic.examine()[0] == 0
-    assert all(map(gone, pids(clinic.dsh.cwd)))
+    assert_gone(pids(clinic.dsh.cwd))
 
 
 def test_nothing_is_left_of_a_look_that_is_killed(clinic: Clinic) -> None:
@@ -431,12 +440,7 @@ def test_nothing_is_left_of_a_look_that_is_killed(clinic: Clinic) -> None:
     started = pids(clinic.dsh.cwd)
     doctor.send_signal(signal.SIGKILL)
     doctor.wait()
-    try:
-        assert all(map(gone, started))
-    finally:
-        for pid in started:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+    assert_gone(started)
 
 
 def test_modules_of_the_working_directory_take_no_part(clinic: Clinic) -> None:

@@ -1,11 +1,21 @@
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from dsh_app_boot import BootError, Profile, check_home_writable, create_profile, open_profile
+from dsh_app_boot import (
+    BootError,
+    Profile,
+    bundle_hint,
+    check_home_writable,
+    create_profile,
+    open_profile,
+    shipped_profile,
+)
 
 if TYPE_CHECKING:
     from conftest import Site
@@ -198,3 +208,58 @@ def test_a_writable_or_creatable_home_passes(home: Path):
     check_home_writable(home / "not" / "yet")
     home.mkdir()
     check_home_writable(home)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        os.mkfifo,
+        Path.mkdir,
+        lambda file: file.symlink_to(file.name),
+        lambda file: file.write_text(""),
+    ],
+)
+def test_a_manifest_that_is_none_says_how_to_go_on_and_is_never_written_over(
+    site: Site, home: Path, make: Callable[[Path], object]
+):
+    opened("shipped", site, home)
+    manifest = home / "profiles/shipped/pyproject.toml"
+    manifest.unlink()
+    make(manifest)
+    error = refusal("shipped", site, home)
+    assert error.code == "INVALID_PROFILE"
+    assert "correct it, or move it away, and the shipped one is used" in str(error)
+    assert "dsh shipped --safe" in str(error)
+    with pytest.raises(BootError):
+        opened("shipped", site, home, create=False)
+    shipped = shipped_profile("shipped", site.entry_points)
+    assert shipped is not None
+    assert shipped.bundles == ("one", "two")
+    kept = manifest.with_name("pyproject.toml.last-good")
+    kept.write_text("")
+    assert f"restore {kept}" in str(refusal("shipped", site, home))
+
+
+def test_a_misspelt_profile_is_told_with_the_nearest_name(site: Site, home: Path):
+    assert '"shiped" does not exist (did you mean shipped?)' in str(refusal("shiped", site, home))
+    site.install("tool", {}, {"dsh.commands/inspect": "tool:main"})
+    said = str(refusal("inspct", site, home))
+    assert '"inspct" does not exist (did you mean the command inspect?)' in said
+
+
+def test_a_profile_that_lacks_a_bundle_is_told_what_to_write(site: Site, home: Path):
+    opened("shipped", site, home)
+    manifest = home / "profiles/shipped/pyproject.toml"
+    manifest.write_text('[tool.dsh.profile]\nbundles = ["two"]\n')
+    profile = opened("shipped", site, home)
+    assert bundle_hint(profile, site.entry_points) == (
+        "the profile 'shipped' starts the bundles two; installed but not listed in"
+        f' {manifest}: one; write bundles = ["one", "two"]'
+    )
+
+
+def test_a_home_whose_profiles_are_a_file_is_named(home: Path):
+    home.mkdir()
+    (home / "profiles").write_text("")
+    with pytest.raises(BootError, match="profiles is not a directory"):
+        check_home_writable(home)

@@ -381,7 +381,7 @@ def test_a_removed_site_is_told_with_the_command_that_brings_it_back(clinic: Cli
 
 
 @pytest.mark.parametrize(
-    "manifest", ["", "[tool.dsh.profile", "[tool.dsh.profile]\nbundles = ['nosuch']\n"]
+    "manifest", ["[tool.dsh.profile", "[tool.dsh.profile]\nbundles = ['nosuch']\n"]
 )
 def test_a_broken_profile_is_told_beside_others_that_are_well(
     clinic: Clinic, manifest: str
@@ -456,6 +456,17 @@ def test_modules_of_the_working_directory_take_no_part(clinic: Clinic) -> None:
         check=False,
     )
     assert run.returncode == 0, run.stdout
+
+
+@pytest.mark.parametrize("sink", [">/dev/full", ">&-"])
+def test_findings_that_cannot_be_written_are_one_error(clinic: Clinic, sink: str) -> None:
+    if sink == ">/dev/full" and not Path("/dev/full").exists():
+        pytest.skip("no full device here")
+    clinic.rows("Account")
+    run = clinic.dsh.run("doctor", prefix=("sh", "-c", f'exec "$@" {sink}', "sh"))
+    assert run.returncode == 1
+    assert run.stderr.startswith("dsh: standard output ")
+    assert run.stderr.count("\n") == 1
 
 
 def test_half_a_finding_of_a_killed_process_is_no_finding() -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _SAYS: Final = 100
 """How many findings of one service are passed on."""
 
-_BLOCKED_S: Final = 1.0
+_BLOCKED_S: Final = 0.5
 """How much longer one may take that holds up the event loop, until it is interrupted."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -78,11 +79,30 @@ def end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True, name="dsh doctor's watch").start()
 
 
-def write(finding: Finding, *, as_json: bool) -> None:
-    """Print it, for programs or for people, on one line. Raises BrokenPipeError."""
+def write(finding: Finding, *, as_json: bool) -> bool:
+    """Print it, for programs or for people, on one line; False if stdout takes nothing.
+
+    Raises BrokenPipeError when the reader has seen enough.
+    """
+    if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison] - None when started with it closed
+        return _refused("is closed")
     data = msgspec.json.encode(finding) if as_json else _for_people(finding)
-    sys.stdout.buffer.write(data + b"\n")
-    sys.stdout.buffer.flush()
+    try:
+        sys.stdout.buffer.write(data + b"\n")
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # Nothing that is left in its buffer may be tried again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _refused(f"cannot be written: {error.strerror}")
+    return True
+
+
+def _refused(why: str) -> bool:
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(f"dsh: standard output {why}\n")
+    return False
 
 
 def _for_people(finding: Finding) -> bytes:

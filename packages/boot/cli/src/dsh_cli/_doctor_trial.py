@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -37,12 +37,15 @@ from ._doctor_waiting import waiting_for
 
 if TYPE_CHECKING:
     from dsh_app_boot import Composition
-    from dsh_cordis_loader import Loader
+    from dsh_cordis_loader import Loader, RowFailure
 
 ASKING_S: Final = 5.0
 """How long one service may take to look at itself."""
 
-UNLOAD_S: Final = 1.0
+AGAIN_MS: Final = 5_000
+"""How long a row may take in a tree in which another was waited for in vain."""
+
+UNLOAD_S: Final = 0.5
 """How long plugins may take to unload before the process ends anyway."""
 
 
@@ -106,12 +109,17 @@ async def _start(
 
     quarantine = Quarantine(composition)
     with Watchdog(loader, timeout_ms, blocked):
-        application = await _application(loader, composition, timeout_ms, tell)
+        first = await loader.start_rows(composition.rows, activation_timeout_ms=timeout_ms)
+        application = _application(loader, composition, first, tell)
         rows = tuple(row for row in composition.rows if row.id not in application)
         quarantine = Quarantine(msgspec.structs.replace(composition, rows=rows))
-        failures = await quarantine.start(loader, timeout_ms=timeout_ms)
+        late = {one.entry_id: failure_reason(one) for one in first if one.kind == "timeout"}
+        # What runs stays; what was waited for in vain is not waited for as long again.
+        again_ms = min(timeout_ms, AGAIN_MS) if late else timeout_ms
+        failures = await quarantine.start(loader, timeout_ms=again_ms)
     for row in quarantine.rows:
-        tell(Finding("error", f"row {row.entry_id} ({row.name})", row.reason, row.remedy))
+        reason = late.get(row.entry_id, row.reason) if row.stuck else row.reason
+        tell(Finding("error", f"row {row.entry_id} ({row.name})", reason, row.remedy))
     for failure in failures:
         subject = f"row {failure.entry_id} ({failure.row.name})"
         tell(Finding("error", subject, failure_reason(failure), hint if failure.missing else ""))
@@ -120,14 +128,13 @@ async def _start(
         tell(Finding("ok", "start", f"{running} rows run"))
 
 
-async def _application(
+def _application(
     loader: Loader,
     composition: Composition,
-    timeout_ms: int,
+    failures: Sequence[RowFailure],
     tell: Callable[[Finding], None],
 ) -> Collection[str]:
     """Ids of the rows that lack nothing but a command line, or what such a row provides."""
-    failures = await loader.start_rows(composition.rows, activation_timeout_ms=timeout_ms)
     waiting = {failure.entry_id: failure for failure in failures if failure.kind == "wait"}
     excused, silent = waiting_for(
         (CMDLINE.name, APP_EXIT.name),

@@ -82,12 +82,18 @@ def test_a_byte_order_mark_is_no_content():
     assert read("\ufeffa: 1\n") == {"a": 1}
 
 
+BOMB = "a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
+    f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]\n" for level in range(1, 30)
+)
+
+
 @pytest.mark.parametrize(
     ("text", "position", "reason"),
     [
         ("a: 1\nb: 2\na: 3\n", "file.yml:3:1", "duplicate key 'a'"),
         ("1: x\n", "file.yml:1:1", "must be text"),
         ("a: &x [*x]\n", "file.yml:1:4", "contain itself"),
+        (BOMB, "file.yml:4:5", "aliases stand for more than 100,000 values"),
         ("a: !!python/object:os.system x\n", "file.yml:1:4", "only tag is !expr"),
         ("a: !js 1\n", "file.yml:1:4", "only tag is !expr"),
         ("a: !!timestamp 2020-01-01\n", "file.yml:1:4", "only tag is !expr"),

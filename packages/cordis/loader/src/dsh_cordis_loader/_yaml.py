@@ -18,6 +18,9 @@ from ._expr import Expr
 MAX_DEPTH: Final = 100
 """How deep lists and mappings may be nested."""
 
+MAX_REPEATED: Final = 100_000
+"""How many values aliases may stand for, all told."""
+
 _PREFIX: Final = "tag:yaml.org,2002:"
 _WORDS: Final = {
     "": None,
@@ -49,8 +52,8 @@ def read_yaml(text: str | bytes, *, where: str) -> object:
 
     `where` names the source in errors. An empty document is None. Raises LoaderError
     (`INVALID_YAML`) with line and column: syntax, a second document, a duplicate or non-text key,
-    a tag other than `!expr`, a node that contains itself, more than 100 levels,
-    bytes that are not UTF-8.
+    a tag other than `!expr`, a node that contains itself, more than 100 levels, aliases that
+    stand for more than 100,000 values, bytes that are not UTF-8.
     """
     if isinstance(text, bytes):
         try:
@@ -106,20 +109,34 @@ class _Builder:
         self._where = where
         self._done: dict[int, object] = {}
         self._open: set[int] = set()
+        self._values = 0
+        self._repeated = 0
+        self._sizes: dict[int, int] = {}
 
     def build(self, node: Node) -> object:
         identity = id(node)
         if identity in self._done:
+            self._repeat(node, self._sizes[identity])
             return self._done[identity]
         if identity in self._open:
             raise self._refuse(node, "an alias makes this value contain itself")
         if len(self._open) >= MAX_DEPTH:
             raise self._refuse(node, f"nested deeper than {MAX_DEPTH} levels")
         self._open.add(identity)
+        before = self._values
         value = self._value(node)
+        self._values += 1
+        self._sizes[identity] = self._values - before
         self._open.discard(identity)
         self._done[identity] = value
         return value
+
+    def _repeat(self, node: Node, size: int) -> None:
+        # A few hundred bytes of aliases of aliases can stand for more than any machine holds.
+        self._values += size
+        self._repeated += size
+        if self._repeated > MAX_REPEATED:
+            raise self._refuse(node, f"aliases stand for more than {MAX_REPEATED:,} values")
 
     def _value(self, node: Node) -> object:
         tag = node.tag

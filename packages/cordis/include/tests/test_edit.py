@@ -237,6 +237,17 @@ def test_taking_a_row_out_takes_its_patches_too(file: Path):
     assert not remove_row_from_file(file.with_name("none.yml"), "a")
 
 
+def test_a_row_without_an_id_is_taken_out_by_the_one_that_its_place_gives_it(file: Path):
+    file.write_text(
+        "- insert:\n    - name: kept\n    - {name: 'cordis:group', config: [{name: gone}]}\n"
+    )
+    (_, group) = apply_patches((), read_patch_file(file), warn=lambda *_: None)
+    assert group.children is not None
+    assert remove_row_from_file(file, group.children[0].id)
+    assert "kept" in file.read_text()
+    assert "gone" not in file.read_text()
+
+
 VALUES = st.recursive(
     st.none()
     | st.booleans()

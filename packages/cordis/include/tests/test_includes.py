@@ -96,6 +96,14 @@ async def test_a_bad_text_leaves_the_old_tree_and_the_next_one_applies(
     assert journal[-1] == ("up", "d")
 
 
+async def test_a_file_that_includes_itself_is_refused(loader: Loader, file: Path, tree: Tree):
+    other = file.with_name("other.yml")
+    file.write_text(f"- {{id: o, name: 'cordis:include', config: {{path: {other}}}}}\n")
+    other.write_text(f"- {{id: b, name: 'cordis:include', config: {{path: {file}}}}}\n")
+    with pytest.raises(LoaderError, match="includes itself"):
+        await loader.apply(tree())
+
+
 async def test_a_file_that_vanished_leaves_the_old_tree(loader: Loader, file: Path, tree: Tree):
     await loader.apply(tree())
     file.unlink()

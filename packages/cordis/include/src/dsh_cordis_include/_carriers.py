@@ -53,6 +53,7 @@ class Include:
         """Read, patch and mount. Raises IncludeError if file or patches cannot be used."""
         loader = ctx[LOADER]
         source = _IncludedFile(loader, loader.own_entry(), config)
+        source.refuse_circle()
         ctx.on(Internal.UPDATE, source.update)
         return await loader.carry(source.open(), nested=True, source=source)
 
@@ -103,6 +104,17 @@ class _IncludedFile:
         self.file = Path(entry.row.base or ".", self._settings.path).absolute()
         self.store = RowFileStore(self.file, written=self._commit)
         self._data = b""
+
+    def refuse_circle(self) -> None:
+        """Raises IncludeError if the row of the include comes from the file that it includes."""
+        own, holder = self.file.resolve(), self._entry.parent
+        while holder is not None:
+            source = holder.members.source if holder.members is not None else None
+            if source is not None and source.file.resolve() == own:
+                raise IncludeError(
+                    f"include {self._entry.id}: {self.file} includes itself", code="CONFIG_INVALID"
+                )
+            holder = holder.parent
 
     def open(self) -> tuple[Row, ...]:
         """The rows to begin with. Raises IncludeError."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from dsh_cordis_loader import LoaderError, parse_rows, row_fields, write_yaml
 
 from ._errors import IncludeError
-from ._patches import parsed_patches
+from ._patches import parse_patches, parsed_patches
 
 if TYPE_CHECKING:
     from dsh_cordis_loader import Row, RowChange
@@ -49,8 +49,8 @@ class PatchFileStore:
                 entry = {"id": change.parent, **entry}
             document.insert(len(document.items), entry)
         elif change.kind == "update":
-            _update_patch(document, change)
-        elif not _take_out(document, change.row_id):
+            _update_patch(document, change, self.file)
+        elif not _take_out(document, change.row_id, self.file):
             _patch(document, change.row_id, {"disabled": True})
         _commit(self.file, document, _checked_patches(self.file), self._check)
 
@@ -95,7 +95,7 @@ def remove_row_from_file(file: str | Path, row_id: str) -> bool:
         return False
     document = _opened(file)
     before = document.text
-    _take_out(document, row_id)
+    _take_out(document, row_id, file)
     for index in reversed(range(len(document.items))):
         entry = cast("Mapping[str, object]", document.items[index])
         if entry.get("id") == row_id and "insert" not in entry:
@@ -118,14 +118,14 @@ def write_initial_rows(file: Path, rows: object) -> bytes:
 # -- patches --------------------------------------------------------------------------------------
 
 
-def _update_patch(document: Document, change: RowChange) -> None:
+def _update_patch(document: Document, change: RowChange, file: Path) -> None:
     if change.moved:
         raise IncludeError(
             f"a patch file cannot say that row {change.row_id!r} moved to another group",
             code="CONFIG_INVALID",
         )
     if _has_patch(document, change.row_id) is None:
-        path = _inserted(document, change.row_id)
+        path = _inserted(document, change.row_id, file)
         if path is not None:
             _edit_row(document, path, change.fields)
             return
@@ -152,7 +152,7 @@ def _has_patch(document: Document, row_id: str) -> int | None:
     return None
 
 
-def _inserted(document: Document, row_id: str) -> tuple[int | str, ...] | None:
+def _inserted(document: Document, row_id: str, file: Path) -> tuple[int | str, ...] | None:
     """The path to a row that this file inserts."""
     for index, entry in enumerate(document.items):
         rows = cast("Mapping[str, object]", entry).get("insert")
@@ -160,12 +160,30 @@ def _inserted(document: Document, row_id: str) -> tuple[int | str, ...] | None:
             path = _find(cast("list[object]", rows), row_id, lambda row: str(row.get("id")))
             if path is not None:
                 return (index, "insert", *path)
+    return _inserted_nameless(document.items, row_id, file)
+
+
+def _inserted_nameless(
+    items: list[object], row_id: str, file: Path
+) -> tuple[int | str, ...] | None:
+    """The same for a row whose id is derived from its place, in a file that can be used."""
+    try:
+        patches = parse_patches(items, where=str(file), base=str(file.parent.absolute()))
+    except IncludeError:
+        return None
+    for index, (entry, patch) in enumerate(zip(items, patches, strict=True)):
+        if patch.insert is not None:
+            rows = cast("dict[str, list[object]]", entry)["insert"]
+            ids = _noted(rows, patch.insert)
+            path = _find(rows, row_id, lambda row: ids[id(row)])  # noqa: B023 - used before the next
+            if path is not None:
+                return (index, "insert", *path)
     return None
 
 
-def _take_out(document: Document, row_id: str) -> bool:
+def _take_out(document: Document, row_id: str, file: Path) -> bool:
     """Remove an inserted row and the patches of it. Whether the file inserted it."""
-    path = _inserted(document, row_id)
+    path = _inserted(document, row_id, file)
     if path is None:
         return False
     index, *rest = path
@@ -193,16 +211,16 @@ def _row_path(items: list[object], row_id: str, file: Path) -> tuple[int | str, 
 
 def _ids(items: list[object], file: Path) -> dict[int, str]:
     """The id of each row of a file, also of those that get one from their place."""
-    result: dict[int, str] = {}
-
-    def note(values: list[object], rows: tuple[Row, ...]) -> None:
-        for value, row in zip(values, rows, strict=True):
-            result[id(value)] = row.id
-            if row.children:
-                note(cast("dict[str, list[object]]", value)["config"], row.children)
-
     base = str(file.parent.absolute())
-    note(items, parse_rows(items, where=str(file), base=base, origin=str(file)))
+    return _noted(items, parse_rows(items, where=str(file), base=base, origin=str(file)))
+
+
+def _noted(values: list[object], rows: tuple[Row, ...]) -> dict[int, str]:
+    result: dict[int, str] = {}
+    for value, row in zip(values, rows, strict=True):
+        result[id(value)] = row.id
+        if row.children:
+            result |= _noted(cast("dict[str, list[object]]", value)["config"], row.children)
     return result
 
 

@@ -22,7 +22,7 @@ from ._profiles import (
     refuse_special,
     shipped_profile,
 )
-from ._sites import profile_site, sync_command
+from ._sites import profile_site, remove_command, sync_command
 
 if TYPE_CHECKING:
     from dsh_cordis_loader import EntryPoint, EntryPoints, Row
@@ -36,11 +36,17 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
     trusted: bool
     """Whether it belongs to the installation: a bundle that is not from the profile's own site."""
     remove: str = ""
-    """What takes a row of it away; `{row}` stands for the row's id."""
+    """What takes a row of it away, less the last word."""
+    removed: str = ""
+    """That word; empty if it is the id of the row."""
 
     def remedy(self, row_id: str, *, what: str = "it") -> str:
-        """What a person does about a row that came from here."""
-        remedy = self.remove.format(row=row_id)
+        """What a person does about a row that came from here, quoted for a shell."""
+        import shlex  # only a mistake pays for it
+
+        word = self.removed or row_id
+        end_of_options = "-- " if word.startswith("-") else ""
+        remedy = f"{self.remove} {end_of_options}{shlex.quote(word)}"
         return f"remove {what} with: {remedy}" if remedy.startswith("dsh ") else remedy
 
 
@@ -111,7 +117,7 @@ def compose(
     for bundle in profile.bundles:
         reading.bundle(bundle)
     if user_layers:
-        command = f"dsh plugin --profile {profile.name} remove {{row}}"
+        command = remove_command(profile)
         for file in (profile.patch_file, home / PATCH_FILE):
             reading.user_file(file, command)
         for overlay in overlays:
@@ -122,7 +128,7 @@ def compose(
                 if earlier is None
                 else [patch for patch in earlier.patches if patch.layer == name]
             )
-            reading.add(name, patches, f"leave out --patch {overlay}")
+            reading.add(name, patches, "leave out --patch", removed=name)
     rows, skipped = reading.applied()
     return Composition(
         rows=rows,
@@ -209,10 +215,16 @@ class _Reading:
         )
 
     def add(
-        self, name: str, patches: Sequence[Patch], remove: str, *, trusted: bool = False
+        self,
+        name: str,
+        patches: Sequence[Patch],
+        remove: str,
+        *,
+        removed: str = "",
+        trusted: bool = False,
     ) -> None:
         """Note what one layer says."""
-        self.layers[name] = Layer(name=name, trusted=trusted, remove=remove)
+        self.layers[name] = Layer(name=name, trusted=trusted, remove=remove, removed=removed)
         self.patches.extend(patches)
 
     def user_file(self, file: Path, remove: str) -> None:
@@ -235,11 +247,17 @@ class _Reading:
             self.add(bundle, patches, "", trusted=True)
         elif point is not None:
             if self._user_layers:
-                remove = f"dsh plugin --profile {self._profile.name} remove {point.distribution}"
+                remove, removed = remove_command(self._profile), point.distribution
+
+                def read() -> None:
+                    patches = _bundle_patches(bundle, point, self._where)
+                    self.add(bundle, patches, remove, removed=removed)
+
                 self._try(
                     bundle,
-                    lambda: self.add(bundle, _bundle_patches(bundle, point, self._where), remove),
-                    f"mend it with: {sync_command(self._profile)}; or remove it with: {remove}",
+                    read,
+                    f"mend it with: {sync_command(self._profile)}; or remove it with:"
+                    f" {remove} {removed}",
                 )
         elif self._user_layers or not self._plugins_expected:
             mend = (

@@ -90,7 +90,18 @@ def site_problem(profile: Profile, product: str) -> str | None:
 
 def sync_command(profile: Profile) -> str:
     """What a person types to mend a site."""
-    return f"dsh plugin --profile {profile.name} sync"
+    return f"{_plugin_command(profile)} sync"
+
+
+def remove_command(profile: Profile) -> str:
+    """What a person types, with a name after it, to take a plugin or a row away."""
+    return f"{_plugin_command(profile)} remove"
+
+
+def _plugin_command(profile: Profile) -> str:
+    import shlex  # only a mistake pays for it
+
+    return f"dsh plugin --profile {shlex.quote(profile.name)}"
 
 
 def read_site_record(site: Path) -> SiteRecord | None:

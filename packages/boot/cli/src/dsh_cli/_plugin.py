@@ -74,6 +74,9 @@ def parse(argv: Sequence[str]) -> Request:
             if profile is not None or not value.strip() or value.startswith("-"):
                 raise UsageError("--profile needs one profile's name")
             profile = value
+        elif word == "--":
+            words += rest
+            break
         elif word.startswith("-"):
             raise UsageError(_refusal(word.partition("=")[0]))
         else:

@@ -43,11 +43,15 @@ class StderrHandler(logging.Handler):
         self._held = []
 
     def resume(self, *, drop: bool, told: Collection[str] = ()) -> None:
-        """Write or drop what was held, and hold no more. `told` are plugins reported otherwise."""
+        """Write or drop what was held, and hold no more.
+
+        `told` are rows reported otherwise, with those that they include.
+        """
         held, self._held = self._held or [], None
         if not drop:
             for record in held:
-                if getattr(record, "fiber", None) not in told:
+                fiber = str(getattr(record, "fiber", ""))
+                if fiber not in told and fiber.partition(":")[0] not in told:
                     self.emit(record)
 
     def _line(self, record: logging.LogRecord) -> str:

@@ -79,6 +79,16 @@ def test_of_two_rows_that_provide_one_service_the_first_stays(user: Any) -> None
     assert user.done("--strict") == []
 
 
+def test_a_task_that_no_row_takes_is_told_instead_of_waiting_for_ever(user: Any) -> None:
+    user.patch.write_text("- {id: headless-runner, disabled: true}\n")
+    (line,) = user.refused()
+    assert line.startswith("dsh: no row takes the task: headless-runner is switched off")
+    assert line.endswith("dsh headless --safe")
+    assert user.done("--safe") == []
+    user.type("dsh plugin --profile headless remove headless-runner")
+    assert user.done() == []
+
+
 ODD = {
     "lines": ("raise ValueError('one\\ntwo')\n", "ValueError: one two"),
     "textless": (

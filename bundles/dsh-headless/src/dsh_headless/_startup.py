@@ -8,7 +8,10 @@ from collections.abc import Mapping
 
 import msgspec
 from dsh_cmdline import APP_EXIT, CMDLINE, parse_cmdline
-from dsh_cordis import Context, ServiceKey
+from dsh_cordis import Context, CordisError, FiberState, ServiceKey
+from dsh_cordis_loader import LOADER
+
+from ._output import say
 
 HEADLESS_STARTUP = ServiceKey["StartupOptions"]("headless_startup")
 
@@ -58,6 +61,26 @@ def apply(ctx: Context, config: object) -> None:  # noqa: ARG001 - the plugin fo
         model=parsed.model or "",
     )
     ctx.provide(HEADLESS_STARTUP, options)
+    ctx.spawn(_expect_runner, ctx, name="headless startup")
+
+
+async def _expect_runner(ctx: Context) -> None:
+    """End the process where no row takes the task: it would wait for one for ever."""
+    loader = ctx.get(LOADER)
+    if loader is None:
+        return
+    try:
+        await loader.settled()
+    except CordisError:
+        return  # the launcher tells of rows that failed
+    active = all(fiber.state is FiberState.ACTIVE for fiber in (ctx.fiber, ctx.root.fiber))
+    fibers = [fiber for runtime in ctx.registry.values() for fiber in runtime.fibers]
+    if active and not any(HEADLESS_STARTUP.name in fiber.inject for fiber in fibers):
+        say(
+            "no row takes the task: headless-runner is switched off or left out;"
+            " start without your own rows with: dsh headless --safe"
+        )
+        ctx[APP_EXIT](1)
 
 
 def _parser() -> argparse.ArgumentParser:

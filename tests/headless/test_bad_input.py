@@ -48,7 +48,7 @@ def test_a_patch_that_is_not_there_is_named(dsh):
         ("- {id: bash-local, config: {timeoutMs: soon}}\n", "timeoutMs"),
         ("- {id: bash-local, config: {timeoutMs: !expr \"__import__('os')\"}}\n", "bash-local"),
         ("- {id: bash-local, isolate: [shell]}\n", "isolate"),
-        ("- insert: [{id: x, name: ./waits.py}]\n", "waiting for service: never_there"),
+        ("- insert: [{id: x, name: ./waits.py}]\n", "it waits for the service never_there"),
     ],
 )
 def test_a_bad_layer_is_explained(dsh, model, text, part):
@@ -72,7 +72,7 @@ def test_a_plugin_that_raises_shows_its_author_where(dsh, model):
     (dsh.workspace / "bad.yml").write_text("- insert: [{id: mine, name: ./breaks.py}]\n")
     done = dsh.run("--strict", "--patch", "bad.yml", "headless", "x")
     assert (done.code, done.stdout) == (1, "")
-    assert "entry mine" in done.stderr
+    assert "dsh: row 'mine' (" in done.stderr
     assert 'breaks.py", line 2' in done.stderr
     assert done.stderr.endswith("ValueError: broken on purpose\n")
 
@@ -92,7 +92,7 @@ def test_a_plugin_that_stops_as_it_loads_ends_the_run_with_a_reason(dsh, model, 
     (dsh.workspace / "stops.py").write_text(source)
     (dsh.workspace / "bad.yml").write_text("- insert: [{id: mine, name: ./stops.py}]\n")
     done = dsh.run("--strict", "--patch", "bad.yml", "headless", "x")
-    assert (done.code, done.stdout) == (130 if "Keyboard" in source else 1, "")
+    assert (done.code, done.stdout) == (1, "")
     assert "stops.py" in done.stderr
     assert server.requests == []
 

@@ -5,6 +5,7 @@ The same mistakes are shown to `dsh doctor`, refused by `--strict` and out of th
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,14 @@ REMEDY = re.compile(r"with: dsh (plugin --profile headless remove \S+)$")
 FILES = {
     "raises.py": "raise ValueError('broken on purpose')\n",
     "exits.py": "import sys\nsys.exit(3)\n",
+    "interrupts.py": "raise KeyboardInterrupt\n",
+    "cancels.py": "import asyncio\nraise asyncio.CancelledError\n",
+    "panics.py": "class Panic(BaseException): pass\n"
+    "async def apply(ctx, config):\n    raise Panic('in an extension')\n",
+    "misspelt.py": "def apply(ctx, config:\n",
+    "runs.py": "def apply(ctx, config): pass\n",
+    "twin.py": "from dsh_cordis import ServiceKey\n"
+    "def apply(ctx, config): ctx.provide(ServiceKey('twin'), object())\n",
     "imports.py": "import no_such_distribution\n",
     "waits.py": "from dsh_cordis import ServiceKey\n"
     "inject = (ServiceKey('never_there'),)\ndef apply(ctx, config): pass\n",
@@ -61,7 +70,11 @@ def done(run: Any) -> None:
 
 ROWS = [
     ("name: ./raises.py", "ValueError: broken on purpose (at {home}/raises.py:1)"),
-    ("name: ./exits.py", "SystemExit: 3"),
+    ("name: ./exits.py", "it tried to exit the process (3) (at {home}/exits.py:2)"),
+    ("name: ./interrupts.py", "it raised KeyboardInterrupt() (at {home}/interrupts.py:1)"),
+    ("name: ./cancels.py", "CancelledError (at {home}/cancels.py:2)"),
+    ("name: ./panics.py", "it raised Panic('in an extension') (at {home}/panics.py:3)"),
+    ("name: ./misspelt.py", "SyntaxError: "),
     ("name: ./imports.py", "No module named 'no_such_distribution'"),
     ("name: ./waits.py", "it waits for the service never_there"),
     ("name: dsh-tool-bahs", "no plugin 'dsh-tool-bahs': installed are dsh-tool-bash"),
@@ -77,8 +90,21 @@ ROWS = [
     ("name: ./typed.py, inject: [never_there]", "it waits for the service never_there"),
     ("name: ./provides.py", "ValueError: after providing"),
     ("name: ./follows.py", "it waits for the service mine"),
+    ("name: 'cordis:include', config: {path: ./none.yml}", "{home}/none.yml"),
 ]
 """A row of the user's and the reason that is told of it."""
+
+
+MORE = """\
+- insert:
+    - {id: ok, name: ./typed.py}
+    - id: group
+      name: cordis:group
+      config: [{id: r98, name: ./raises.py}, {id: in, name: ./runs.py}]
+    - {id: twin, name: ./twin.py}
+    - {id: r99, name: ./twin.py}
+"""
+"""Rows that run, and of two kinds those that do not."""
 
 
 def test_every_failing_row_is_left_out_with_its_reason_and_the_command_that_removes_it(
@@ -86,35 +112,41 @@ def test_every_failing_row_is_left_out_with_its_reason_and_the_command_that_remo
 ) -> None:
     patch = home / "cordis.patch.yml"
     rows = [f"    - {{id: r{n}, {row}}}\n" for n, (row, _) in enumerate(ROWS)]
-    patch.write_text(
-        "# mine\n- insert:\n" + "".join(rows) + "- insert: [{id: ok, name: ./typed.py}]\n"
-    )
-    run = dsh.run("headless", "x", env=SHORT)
-    done(run)
+    patch.write_text("# mine\n- insert:\n" + "".join(rows) + MORE)
+    expected = {f"r{number}": reason for number, (_, reason) in enumerate(ROWS)}
+    expected |= {"r98": "ValueError", "r99": 'service "twin" has been registered at <twin>'}
+    run = dsh.run("headless", "--json", "x", env=SHORT)
+    assert (run.code, run.lines[-1]) == (0, {"type": "final", "text": "done"}), run.stderr
     lines = {line.split("'")[1]: line for line in told(run.stderr)}
-    assert sorted(lines) == sorted(f"r{n}" for n in range(len(ROWS)))
-    for number, (row, reason) in enumerate(ROWS):
-        line = lines[f"r{number}"]
-        assert line.startswith(f"dsh: row 'r{number}' ("), row
-        assert reason.format(home=home) in line, (row, line)
+    assert lines.keys() == expected.keys()
+    for row, reason in expected.items():
+        line = lines[row]
+        assert line.startswith(f"dsh: row '{row}' ("), line
+        assert ") is left out: " in line
+        assert reason.format(home=home) in line
+        remedy = REMEDY.search(line)
+        assert remedy is not None, line
         assert f"it comes from {patch}; remove it with: " in line
+        assert remedy[1] == f"plugin --profile headless remove {row}"
     examined = dsh.run("doctor", env=SHORT)
     assert examined.code == 1
-    assert all(f"row r{number} (" in examined.stdout for number in range(len(ROWS)))
+    assert all(f"row {row} (" in examined.stdout for row in expected)
     strict = dsh.run("--strict", "headless", "x", env=SHORT)
     assert (strict.code, strict.stdout) == (1, "")
+    refused = {line.replace(") fails: ", ") is left out: ") for line in told(strict.stderr)}
+    assert {line for row, line in lines.items() if row != "r99"} <= refused
     safe = dsh.run("headless", "--safe", "x", env=SHORT)
     done(safe)
     assert told(safe.stderr) == []
-    for line in lines.values():
-        remedy = REMEDY.search(line)
-        assert remedy is not None, line
-        assert dsh.run(*remedy[1].split()).code == 0
-    clean = dsh.run("headless", "x", env=SHORT)
+    assert dsh.run("plugin", "--profile", "headless", "remove", "r0").code == 0
+    fewer = dsh.run("headless", "x", env=SHORT)
+    assert {line.split("'")[1] for line in told(fewer.stderr)} == expected.keys() - {"r0"}
+    assert dsh.run("plugin", "--profile", "headless", "remove", *expected.keys() - {"r0"}).code == 0
+    clean = dsh.run("headless", "--strict", "x", env=SHORT)
     done(clean)
     assert told(clean.stderr) == []
-    assert "# mine" in patch.read_text()
-    assert "typed.py" in patch.read_text()
+    kept = patch.read_text()
+    assert all(part in kept for part in ("# mine", "typed.py", "runs.py", "twin.py"))
     healthy = dsh.run("doctor")
     assert healthy.code == 0, healthy.stdout
 
@@ -155,42 +187,91 @@ def test_what_makes_bundle_rows_fail_is_found_and_left_out(dsh: Any, home: Path)
     assert any(line.startswith("dsh: row 'd' (") for line in told(run.stderr)), run.stderr
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"# only a comment\n",
-        b"- insert:\n    - {id: a, na",
-        b"- insert:\n\t- {id: a, name: b}\n",
-        b"\x00\x01\xff",
-        b"key: value\n",
-        b"- {id: tools, disabled: true, disabled: false}\n",
-        b"- 3\n",
-        b"- {id: tools, isolate: [x]}\n",
-    ],
-)
-def test_a_patch_file_that_cannot_be_used_is_left_out_whole(
-    dsh: Any, home: Path, content: bytes
-) -> None:
+def test_a_patch_file_that_cannot_be_used_is_left_out_whole(dsh: Any, home: Path) -> None:
     files = [home / "cordis.patch.yml", dsh.home / "cordis.patch.yml"]
-    for file in files:
-        file.write_bytes(content)
-    run = dsh.run("headless", "x")
-    done(run)
-    for file, line in zip(files, told(run.stderr), strict=True):
-        assert line.startswith(f"dsh: {file} is left out: ")
-        assert "correct it" in line
+    contents = {
+        b"": "write [] for none",
+        b"- insert:\n    - {id: a, na": ":3:1: ",
+        b"- insert:\n\t- {id: a, name: b}\n": ":2:1: ",
+        b"\x00\x01\xff" * 1_000_000: "",
+        b"- {id: tools, disabled: true, disabled: false}\n": ":1:",
+        b"- {id: tools, isolate: [x]}\n": "entry 1",
+    }
+    for content, reason in contents.items():
+        for file in files:
+            file.write_bytes(content)
+        run = dsh.run("headless", "x")
+        done(run)
+        for file, line in zip(files, told(run.stderr), strict=True):
+            assert line.startswith(f"dsh: {file} is left out: ")
+            assert reason in line
+            assert "; correct it ([] is an empty one)" in line
     strict = dsh.run("--strict", "headless", "x")
-    assert (strict.code, str(files[0]) in strict.stderr) == (1, True)
+    assert (strict.code, strict.stdout) == (1, "")
+    assert f"dsh: {files[0]} cannot be used: " in strict.stderr
+    safe = dsh.run("headless", "--safe", "x")
+    done(safe)
+    assert told(safe.stderr) == []
+    examined = dsh.run("doctor")
+    assert examined.code == 1
+    assert all(str(file) in examined.stdout for file in files)
 
 
-def test_a_patch_for_a_row_that_is_not_there_is_a_warning(dsh: Any, home: Path) -> None:
-    (home / "cordis.patch.yml").write_text("- {id: nobody, disabled: true}\n")
+def test_a_patch_file_that_is_a_pipe_is_never_waited_for(dsh: Any, home: Path) -> None:
+    patch = home / "cordis.patch.yml"
+    patch.unlink()
+    os.mkfifo(patch)
     run = dsh.run("headless", "x")
     done(run)
-    (line,) = told(run.stderr)
-    assert 'entry "nobody" not found' in line
+    assert told(run.stderr)[0].startswith(f"dsh: {patch} is left out: {patch}: it is no regular")
+
+
+def test_a_patch_for_a_row_that_is_not_there_is_told_and_removed(dsh: Any, home: Path) -> None:
+    patch = home / "cordis.patch.yml"
+    patch.write_text("- {id: nobody, disabled: true}\n- {id: tools, name: ./runs.py, config: {}}\n")
+    run = dsh.run("headless", "x")
+    done(run)
+    missing, other = told(run.stderr)
+    remove = "correct its id, or remove it with: dsh plugin --profile headless remove"
+    assert missing.endswith(f'[{patch}] patch: entry "nobody" not found; {remove} nobody')
+    assert other.endswith(f"skipped; {remove} tools")
+    strict = dsh.run("--strict", "headless", "x")
+    assert (strict.code, strict.stdout) == (1, "")
+    assert set(told(run.stderr)) < set(strict.stderr.splitlines())
+    assert told(dsh.run("headless", "--safe", "x").stderr) == []
     assert 'entry "nobody" not found' in dsh.run("doctor").stdout
+    assert dsh.run("plugin", "--profile", "headless", "remove", "nobody", "tools").code == 0
+    assert told(dsh.run("headless", "--strict", "x").stderr) == []
+
+
+def test_a_plugin_that_was_removed_by_hand_is_told_with_what_brings_it_back(
+    dsh: Any, home: Path
+) -> None:
+    manifest = home / "pyproject.toml"
+    shipped = manifest.read_text()
+    manifest.write_text(
+        shipped.replace("dependencies = []", 'dependencies = ["far-away"]').replace(
+            '"dsh-headless"]', '"dsh-headless", "far-away"]'
+        )
+    )
+    assert "far-away" in manifest.read_text()
+    (home / "sites").mkdir()
+    (home / "sites" / "current").symlink_to("gone-cp311")
+    (home / "cordis.patch.yml").write_text("- insert: [{id: far, name: far-away}]\n")
+    run = dsh.run("headless", "x")
+    done(run)
+    site, bundle, row = told(run.stderr)
+    assert site.endswith("run: dsh plugin --profile headless sync")
+    assert bundle.startswith("dsh: far-away is left out: ")
+    assert "install it with: dsh plugin --profile headless sync" in bundle
+    assert row.startswith("dsh: row 'far' (far-away) is left out: ")
+    assert dsh.run("--strict", "headless", "x").code == 1
+    assert told(dsh.run("headless", "--safe", "x").stderr) == []
+    examined = dsh.run("doctor")
+    assert examined.code == 1
+    assert examined.stdout.count("far-away") >= 2
+    assert dsh.run("plugin", "--profile", "headless", "remove", "far-away", "far").code == 0
+    assert told(dsh.run("headless", "--strict", "x").stderr) == []
 
 
 def test_an_overlay_that_fails_is_told_by_its_flag(dsh: Any, home: Path) -> None:
@@ -214,33 +295,36 @@ def test_what_holds_up_the_start_for_good_is_named_with_its_line_and_remedy(
         "dsh plugin --profile headless remove s; start without your own rows with: "
         "dsh headless --safe\n"
     )
-    examined = dsh.run("doctor", "--profile", "headless", env=SHORT)
-    assert examined.code == 1
-    assert f"row 's' has held up the start for 0.6 s (at {home / file}:{line})" in examined.stdout
+    if "import" in file:
+        examined = dsh.run("doctor", "--profile", "headless", env=SHORT)
+        assert examined.code == 1
+        assert f"row 's' has held up the start for 0.6 s (at {home / file}:{line})" in (
+            examined.stdout
+        )
     done(dsh.run("headless", "--safe", "x"))
     assert dsh.run("plugin", "--profile", "headless", "remove", "s").code == 0
     done(dsh.run("headless", "x", env=SHORT))
 
 
 STORES = """\
+from dsh_agent import AGENT_PRE_STEP
 from dsh_cordis_loader import LOADER, LoaderError
 
 inject = (LOADER,)
 
 
-async def change(ctx):
-    loader = ctx[LOADER]
-    await loader.settled()
-    try:
-        await loader.update("typed", {"config": {"size": "big"}})
-    except LoaderError as error:
-        print("refused", error.code, flush=True)
-    await loader.update("typed", {"config": {"size": 7}})
-    print("stored", flush=True)
-
-
 def apply(ctx, config):
-    ctx.spawn(change, ctx)
+    async def change(payload, next):
+        loader = ctx[LOADER]
+        try:
+            await loader.update("typed", {"config": {"size": "big"}})
+        except LoaderError as error:
+            print("refused", error.code, flush=True)
+        await loader.update("typed", {"config": {"size": 7}})
+        print("stored", flush=True)
+        return await next()
+
+    ctx.on(AGENT_PRE_STEP, change)
 """
 
 
@@ -264,6 +348,29 @@ def test_a_row_update_that_does_not_validate_is_never_written(dsh: Any, home: Pa
     assert told(dsh.run("--strict", "headless", "x").stderr) == []
 
 
+def test_a_plugin_that_takes_the_process_with_it_is_found_by_the_doctor(
+    dsh: Any, home: Path
+) -> None:
+    (home / "takes.py").write_text("import os\nos._exit(7)\n")
+    (home / "cordis.patch.yml").write_text(
+        "- insert: [{id: fine, name: ./runs.py}, {id: t, name: ./takes.py}]\n"
+    )
+    assert dsh.run("headless", "x").code == 7
+    examined = dsh.run("doctor")
+    assert examined.code == 1
+    assert f"ended with 7 as row 't' ({home}/takes.py) was started" in examined.stdout
+    assert "remove it with: dsh plugin --profile headless remove t" in examined.stdout
+    done(dsh.run("headless", "--safe", "x"))
+
+
+def test_a_manifest_that_is_broken_leaves_the_safe_start(dsh: Any, home: Path) -> None:
+    (home / "pyproject.toml").write_text("[tool.dsh")
+    run = dsh.run("headless", "x")
+    assert (run.code, run.stdout) == (1, "")
+    assert "dsh headless --safe" in run.stderr
+    done(dsh.run("headless", "--safe", "x"))
+
+
 @pytest.mark.parametrize("bundles", ['["dsh-headless"]', '["no-such-bundle"]', "[]"])
 def test_a_half_made_profile_is_explained(dsh: Any, home: Path, bundles: str) -> None:
     half = dsh.home / "profiles" / "half"
@@ -275,6 +382,9 @@ def test_a_half_made_profile_is_explained(dsh: Any, home: Path, bundles: str) ->
     assert (run.code, run.stdout) == (1, "")
     assert "dsh-base" in run.stderr
     assert "Traceback" not in run.stderr
+    assert (
+        "-headless" not in bundles or 'write bundles = ["dsh-base", "dsh-headless"]' in run.stderr
+    )
     examined = dsh.run("doctor", "--profile", "half")
     assert examined.code == 1
     assert "error" in examined.stdout

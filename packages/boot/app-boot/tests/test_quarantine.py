@@ -174,6 +174,7 @@ async def test_rows_that_wait_for_what_is_left_out_are_left_out_too(app: Booted)
     async with app.run(timeout_ms=50) as (quarantine, running):
         assert running == LOW
     assert [(row.entry_id, row.stuck) for row in quarantine.rows] == [("g", True), ("w", False)]
+    assert quarantine.stuck
     assert quarantine.rows[0].reason == "it was not active after 50 ms"
     assert quarantine.rows[1].reason == "it waits for the service gone"
 

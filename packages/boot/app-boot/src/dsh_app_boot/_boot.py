@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from dsh_cordis import Context, CordisError, FiberState
 from dsh_cordis_include import register_builtins
@@ -20,6 +22,10 @@ from ._watchdog import ACTIVATION_TIMEOUT_MS, Blocked, Watchdog
 
 if TYPE_CHECKING:
     from dsh_cordis_loader import EntryPoints, RowFailure, RowStore
+
+
+_UNLOAD_S: Final = 1.0
+"""How long the end of a tree that failed to boot is waited for before the failure is told."""
 
 
 async def boot(
@@ -40,8 +46,9 @@ async def boot(
 
     Provides the home's path, the launch environment and the loader; `prepare(root)` may provide
     more before any row starts. Returns quietly if the tree is disposed meanwhile. On failure the
-    tree is disposed and BootError raised (`PREPARATION_FAILED`, `LOAD_FAILED`, `NOT_ACTIVATED`);
-    what `hint` says is added to the latter where services are missing.
+    tree is disposed (what takes longer than a second goes on) and BootError raised
+    (`PREPARATION_FAILED`, `LOAD_FAILED`, `NOT_ACTIVATED`); what `hint` says is added to the latter
+    where services are missing.
 
     With a `quarantine` its composition is started instead of `rows`, and only what the installation
     itself brings can fail the boot; a strict one refuses the rest too (`REFUSED`).
@@ -74,7 +81,10 @@ async def boot(
         if store is not None and alive(root):
             loader.store_with(store)
     except BootError:
-        await root.fiber.dispose()
+        # A row whose body never ends holds up the end of the tree, but not the news.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_UNLOAD_S):
+                await root.fiber.dispose()
         raise
 
 

@@ -57,6 +57,8 @@ class Quarantine:
 
     def __init__(self, composition: Composition, *, strict: bool = False) -> None:
         self.strict = strict
+        self.stuck = False
+        """Whether the body of some row was still running when it was given up."""
         self._composition = composition
         self._trusted = {row.id: row for row in walk_rows(composition.trusted_rows())}
         self._left_out: dict[tuple[str, str], Row] = {}
@@ -101,6 +103,7 @@ class Quarantine:
                 failures = await loader.start_rows(rows, activation_timeout_ms=timeout_ms)
                 if not failures:
                     return ()
+                self.stuck = self.stuck or any(one.kind == "timeout" for one in failures)
                 if not self._set_aside(failures, loader) or self.strict:
                     return failures
 
@@ -144,11 +147,11 @@ class Quarantine:
 
     def _explain(self, failure: RowFailure, loader: Loader) -> bool:
         row, reason = self._row_of(failure), failure_reason(failure)
-        stuck = failure.kind == "timeout"
         if row is None:
             return False
         if row.id != failure.entry_id:
             reason = f"its row {failure.entry_id!r}: {reason}"
+        stuck = failure.kind == "timeout"
         if self._leave_out(row, reason, stuck=stuck):
             return True
         if isinstance(failure.error, ServiceExistsError):

@@ -18,7 +18,7 @@ from dsh_cordis_loader import walk_rows
 from ._boot import alive, boot
 from ._errors import BootError
 from ._live import watch_layers
-from ._shutdown import Shutdown, flush_output, leave
+from ._shutdown import SHUTDOWN_GRACE_S, Shutdown, flush_output, leave
 from ._watchdog import ACTIVATION_TIMEOUT_MS
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ async def _run(
         if shutdown.code is None:
             _tell(program, application)
             _say(program, str(error))
-        shutdown.request(1)
+        shutdown.request(1, grace_s=_grace_s(application))
     finally:
         set_aside = application.quarantine.rows if application.quarantine is not None else ()
         if handler is not None:
@@ -129,8 +129,7 @@ async def _run(
             handler.resume(drop=failed, told=told)
     if not failed and shutdown.code is None:
         _tell(program, application)
-        if any(row.stuck for row in set_aside):
-            shutdown.grace_s = STUCK_GRACE_S
+        shutdown.grace_s = _grace_s(application)
         _check_application(root, application, shutdown, program)
     if not alive(root):
         # A row disposed the whole tree: there is nothing left to wait for.
@@ -185,6 +184,11 @@ def _check_application(
         shutdown.request(1)
     elif not asked & {CMDLINE.name, APP_EXIT.name}:
         _say(program, "no row of this profile is an application: it runs until it is stopped")
+
+
+def _grace_s(application: Application) -> float:
+    stuck = application.quarantine is not None and application.quarantine.stuck
+    return STUCK_GRACE_S if stuck else SHUTDOWN_GRACE_S
 
 
 def _tell(program: str, application: Application) -> None:

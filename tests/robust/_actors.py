@@ -239,9 +239,11 @@ class Actor:
             self.world.reach("cleanup", self)
 
         async def undo_later() -> None:
-            if cleanup == "hang":
-                await self.world.hang()
-            await asyncio.sleep(0)
+            try:
+                await (self.world.hang() if cleanup == "hang" else asyncio.sleep(0))
+            except asyncio.CancelledError:
+                self.world.expect(False, "nobody cancels a cleanup")
+                raise
             undo()
 
         yield undo if cleanup == "now" else undo_later

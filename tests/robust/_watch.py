@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
-from dsh_cordis import Context, CordisError, Effect, Fiber, FiberState, Internal
+from dsh_cordis import Context, CordisError, Effect, Fiber, FiberState, Internal, current_fiber
 
 from ._actors import KEYS, MODES, PROBE, Actor, Shape, alive
 
@@ -101,13 +101,22 @@ class World:
             if name == "raise":
                 raise FAULTS[arguments[0]]()
             if name == "cancel itself":
-                if point in ("body", "setup", "task"):
-                    task = asyncio.current_task()
-                    assert task is not None
-                    self.selfish.add(task)
-                    task.cancel()
+                self._cancel_running(point)
                 return
             self.act(name, *arguments)
+
+    def _cancel_running(self, point: str) -> None:
+        """Ask a task of the kernel to end, from inside; a body only from its own code."""
+        task, owner = asyncio.current_task(), current_fiber()
+        if task is None or owner is None:
+            return
+        mine = self._actor(owner)
+        loading = mine is not None and mine.inside and task is owner.inertia
+        if point in ("body", "setup", "task") or (point == "cleanup" and loading):
+            self.selfish.add(task)
+        elif loading or (point != "cleanup" and task is not owner.inertia):
+            return  # that would be somebody else's body, setup or task
+        task.cancel()
 
     # -- observers --------------------------------------------------------------------------
 
@@ -321,6 +330,7 @@ class World:
 
     def _check_resting(self, actor: Actor, fiber: Fiber) -> None:
         assert fiber not in self.owed, "a restart was forgotten"
+        assert (fiber.uid is None) is (fiber.state is DISPOSED)
         owners = ancestors(fiber)
         there = [fiber.ctx.get(key) for key in actor.inject]
         missing = any(value is None for value in there)

@@ -235,45 +235,6 @@ async def test_contained_serial_and_bail_go_on_after_a_listener_that_stops(root:
     assert root.bail(other) == 7
 
 
-async def test_a_body_that_cancels_its_own_task_fails_and_is_unwound(root: Context):
-    undone: list[str] = []
-
-    def cancel() -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        task.cancel()
-
-    async def body(ctx: Context, config: object) -> None:
-        ctx.effect(lambda: lambda: undone.append("undone"))
-        ctx.spawn(asyncio.Event().wait)
-        cancel()
-        if config == "waits":
-            await asyncio.sleep(0)
-        raise ValueError("either way")
-
-    for config in ("waits", "goes on"):
-        fiber = root.plugin(body, config)
-        await fiber.quiet()
-        assert fiber.state is FiberState.FAILED
-        await fiber.dispose()
-    assert undone == ["undone", "undone"]
-
-
-async def test_a_setup_that_cancels_its_own_task_is_rolled_back(root: Context):
-    undone: list[str] = []
-
-    async def setup():
-        yield lambda: undone.append("undone")
-        task = asyncio.current_task()
-        assert task is not None
-        task.cancel()
-        await asyncio.sleep(0)
-
-    root.effect(setup)
-    await until(lambda: root.fiber.get_effects() == ())
-    assert undone == ["undone"]
-
-
 async def test_a_plugin_disposed_while_its_configuration_is_made_does_not_run(root: Context):
     runs: list[object] = []
 

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import msgspec
 
-from ._failures import FAILURES, combined, failure_of, outcome, outlive, plugin_failure
+from ._failures import (
+    FAILURES,
+    combined,
+    endured,
+    failure_of,
+    outcome,
+    outlive,
+    plugin_failure,
+)
 from ._kernel import Completion
 from ._keys import Disposer
 from ._report import log_failure
@@ -154,7 +162,7 @@ class Effect:
         except BaseException as error:  # noqa: BLE001 - containment: a body that fails fails its fiber
             failure = plugin_failure(error)
         else:
-            failure = None if pending is None else await self._finish(pending)
+            failure = None if pending is None else await endured(self._drive(pending))
         await outlive()
         self._phase = _Phase.LIVE
         return failure
@@ -198,8 +206,7 @@ class Effect:
         self.disposers.append(cast("Disposer", disposer))
 
     async def _open_later(self, pending: Awaitable[Any] | AsyncIterator[Any]) -> None:
-        failure = await self._finish(pending)
-        await outlive()
+        failure = await endured(self._drive(pending))
         if failure is None and not self._requested:
             self._phase = _Phase.LIVE
             return
@@ -214,14 +221,6 @@ class Effect:
             log_failure(self.fiber, f"rollback of {self.label}", error)
         if failure is not None:
             raise failure
-
-    async def _finish(self, pending: Awaitable[Any] | AsyncIterator[Any]) -> BaseException | None:
-        try:
-            return await outcome(self._drive(pending))
-        except asyncio.CancelledError as error:
-            # The plugin cancelled the task that it runs in, or the loop is being closed: what it
-            # has registered is undone in any case.
-            return error
 
     async def _drive(self, pending: Awaitable[Any] | AsyncIterator[Any]) -> None:
         if not isinstance(pending, AsyncIterator):
@@ -297,11 +296,13 @@ class Effect:
     async def _unwind_rest(
         self, pending: Awaitable[None] | None, errors: list[BaseException]
     ) -> None:
+        await outlive()  # a plain disposer asked the task to end: not the next one's fault
         while pending is not None:
-            failure = await outcome(pending)
+            failure = await endured(pending)
             if failure is not None:
                 errors.append(failure)
             pending = self._unwind(errors)
+            await outlive()
 
     def forget(self) -> None:
         """Leave the owner without running anything: what was to be undone is gone already."""
@@ -317,3 +318,25 @@ class Effect:
             self.fiber.release(self)
         elif self in outer.disposers:
             outer.disposers.remove(self)
+
+
+async def undo_all(fiber: Fiber, effects: tuple[Effect, ...]) -> None:
+    """Undo what `fiber` holds, whatever of it fails, and wait for the end.
+
+    Begun in reverse order; the asynchronous ones run in tasks of their own and overlap. Called
+    again after a cancellation, it waits for what goes on.
+    """
+    waits: list[tuple[Effect, Awaitable[None]]] = []
+    for effect in reversed(effects):
+        try:
+            pending = effect.join()
+        except FAILURES as error:  # containment: a failing teardown does not stop its peers
+            log_failure(fiber, f"cleanup of {effect.label}", error)
+            continue
+        if pending is not None:
+            waits.append((effect, pending))
+    await outlive()  # one of them may have asked this very task to end
+    for effect, pending in waits:
+        failure = await outcome(pending)
+        if failure is not None:
+            log_failure(fiber, f"cleanup of {effect.label}", failure)

@@ -89,6 +89,19 @@ def discard(work: Awaitable[object]) -> None:
         work.close()
 
 
+async def endured(work: Awaitable[object]) -> BaseException | None:
+    """Like `outcome`, in a task that goes on: that it was asked to end is a failure of `work`.
+
+    A plugin asked so from inside, or the loop is being closed; what is left is undone in any case.
+    """
+    try:
+        failure = await outcome(work)
+    except asyncio.CancelledError as error:
+        failure = error
+    await outlive()
+    return failure
+
+
 async def outlive() -> None:
     """Go on in the running task although it was asked to end."""
     task = asyncio.current_task()

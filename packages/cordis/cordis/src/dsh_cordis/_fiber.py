@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any
 
-from ._effects import Effect, EffectInfo, HasEffect
+from ._effects import Effect, EffectInfo, HasEffect, undo_all
 from ._events import emit_contained
-from ._failures import FAILURES, outcome, plugin_failure
+from ._failures import outlive, plugin_failure
 from ._internal import Internal
 from ._kernel import Kernel
 from ._plugin import PluginRecord, resolve_config
@@ -273,7 +274,7 @@ class Fiber(HasEffect):
         """Begin to unload, or let a running body finish and unload then."""
         if self.state in (ACTIVE, PENDING, FAILED):
             self._set_state(UNLOADING)
-            self._ensure_task()
+        self._ensure_task()
 
     def _advance(self) -> None:
         """Begin to load if nothing is missing."""
@@ -309,16 +310,20 @@ class Fiber(HasEffect):
             self.inertia = self.kernel.start(
                 self._converge(), fiber=self, name=f"fiber {self.name}"
             )
+            self.inertia.add_done_callback(self._cut_off)
+
+    def _cut_off(self, task: asyncio.Task[None]) -> None:
+        """A task that was cancelled before its first step could not say that it is over."""
+        if self.inertia is task:
+            self.inertia = None
 
     async def _converge(self) -> None:
         try:
-            while True:
-                if self.state is LOADING:
-                    await self._load()
-                elif self.state is UNLOADING:
-                    await self._unload()
-                else:
-                    return
+            while self.state in (LOADING, UNLOADING):
+                # Nobody ends it in the middle: what is left to be undone is undone.
+                with contextlib.suppress(asyncio.CancelledError):
+                    await (self._load() if self.state is LOADING else self._unload())
+                await outlive()
         finally:
             self.inertia = None
 
@@ -341,7 +346,8 @@ class Fiber(HasEffect):
             self.config = self._resolve(self._raw)
         except BaseException as error:  # noqa: BLE001 - containment: unusable configuration fails the fiber
             return plugin_failure(error)
-        if self.unwanted:  # by who was asked for the configuration
+        await outlive()  # who was asked for the configuration may have ended this task
+        if self.unwanted:  # or the plugin
             return None
         # Registered before the body runs, so that what the body returns is undone after what it
         # registered on the way.
@@ -360,20 +366,7 @@ class Fiber(HasEffect):
 
     async def _unload(self) -> None:
         await self.tasks.stop_all()
-        # Started in reverse order; the asynchronous ones run in tasks of their own and overlap.
-        waits: list[tuple[Effect, Awaitable[None]]] = []
-        for effect in reversed(tuple(self._effects)):
-            try:
-                pending = effect.join()
-            except FAILURES as error:  # containment: a failing teardown does not stop its peers
-                log_failure(self, f"cleanup of {effect.label}", error)
-                continue
-            if pending is not None:
-                waits.append((effect, pending))
-        for effect, pending in waits:
-            failure = await outcome(pending)
-            if failure is not None:
-                log_failure(self, f"cleanup of {effect.label}", failure)
+        await undo_all(self, tuple(self._effects))
         self._unloaded()
 
     def _unloaded(self) -> None:

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ._errors import CordisError
-from ._failures import FAILURES, discard, failure_of, plugin_failure
+from ._failures import FAILURES, discard, failure_of, outlive, plugin_failure
 from ._report import log, log_failure
 
 if TYPE_CHECKING:
@@ -115,6 +115,7 @@ class TaskSet:
             return
         for task in waiting:
             self._live[task].stop(self._fiber)
+        await outlive()  # a function that stops may have asked this very task to end
         _, late = await asyncio.wait(waiting, timeout=STOP_WARNING_S)
         if late:
             names = ", ".join(sorted(task.get_name() for task in late))
